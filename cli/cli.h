@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the subcommands of `atsinfer` share: options, exit codes, messages.
+ *
+ * Generated text and data go to stdout, everything else to stderr.
+ */
+#ifndef ATSI_CLI_H
+#define ATSI_CLI_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "atsinfer/atsinfer.h"
+
+enum cli_exit {
+    CLI_OK = 0,
+    CLI_RUN_ERROR = 1,
+    CLI_USAGE = 2,  /* usage or configuration */
+    CLI_NO_FIT = 3, /* does not fit, or no device */
+    CLI_SELF_TEST = 4,
+    CLI_INTERRUPTED = 130
+};
+
+/* Exit code of a library status: ECONF, EINVAL of a flag -> 2; ENOFIT, ENODEV -> 3; EFAIL -> 4;
+ * EINTR -> 130; else 1. */
+int cli_exit_code(int status);
+
+/* One option of a subcommand.  Exactly one of the targets is set. */
+struct cli_option {
+    const char *name; /* "--temp"; aliases separated by '|': "-m|--model" */
+    const char *arg;  /* "FILE", or NULL for a switch */
+    const char *help;
+    const char *conf_key; /* sets this ini key ("model.path"), as an override */
+    const char **text;    /* last value wins */
+    int64_t *integer;     /* with [min, max] */
+    double *real;         /* with [min, max] */
+    bool *flag;           /* switch: set true */
+    double min, max;
+};
+
+struct cli_command {
+    const char *name;
+    const char *summary;               /* one line for `atsinfer --help` */
+    const char *usage;                 /* "atsinfer run [options] [-m MODEL]" */
+    int (*run)(int argc, char **argv); /* argv[0] = subcommand name; returns an exit code */
+};
+
+/* Common options (--config, --set, --plugin, -v, -q, -m, -t, ...) and `opts` (ended by a NULL
+ * name). Non-option arguments are moved to the front of argv[1..] and counted in *n_pos_out.
+ * Returns -1 to go on, else the exit code to leave with (--help: 0, an error: 2, already printed).
+ */
+int cli_parse(const struct cli_command *cmd, const struct cli_option *opts, int argc, char **argv,
+              int *n_pos_out);
+/* Opens the runtime with what cli_parse collected.  On failure prints and returns an exit code. */
+int cli_runtime(struct atsi_runtime **out);
+/* Path of the model: -m / model.path, else the demo model (said once on stderr).  NULL when none;
+ * then a message was printed. */
+const char *cli_model_path(struct atsi_runtime *rt);
+/* Opens that model with a progress bar on stderr for long loads.  Prints on failure. */
+int cli_model(struct atsi_runtime *rt, bool no_weights, struct atsi_model **out);
+
+/* "atsinfer: error: ..." on stderr; returns `code`. */
+int cli_fail(int code, const char *fmt, ...) ATSI_PRINTF(2, 3);
+int cli_fail_status(int status, const struct atsi_err *err);
+void cli_warn(const char *fmt, ...) ATSI_PRINTF(1, 2);
+/* Non-zero after SIGINT/SIGTERM; a second SIGINT ends the process with 130 at once. */
+extern volatile int cli_interrupted;
+void cli_catch_signals(void);
+/* Flushes stdout; a failed write (closed pipe, full disk) gives CLI_RUN_ERROR. */
+int cli_finish_stdout(int code);
+
+/* Human-readable bytes ("4.2 GiB") into buf; returns buf. */
+const char *cli_bytes(uint64_t bytes, char buf[32]);
+
+extern const struct cli_command cli_cmd_run, cli_cmd_logits, cli_cmd_tokenize, cli_cmd_inspect,
+    cli_cmd_bench, cli_cmd_kernels, cli_cmd_plugins, cli_cmd_topology, cli_cmd_config,
+    cli_cmd_doctor;
+
+#endif

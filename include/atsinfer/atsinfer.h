@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The application interface of libatsinfer: a runtime (settings, plugins, topology, workers),
+ * models opened through it, and sessions that evaluate tokens.
+ *
+ * Threads: a runtime and all that was opened through it belong to one thread at a time (the engine
+ * thread), unless a function says [any thread].  Ownership: every open() has a close() that accepts
+ * NULL; close sessions before their model and models before their runtime.
+ */
+#ifndef ATSINFER_ATSINFER_H
+#define ATSINFER_ATSINFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "atsinfer/loader.h"
+#include "atsinfer/plugin.h"
+#include "atsinfer/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* "0.1.0"; static.  [any thread] */
+ATSI_EXPORT const char *atsi_version(void);
+/* "bad argument", "out of memory", ... for a negative status; static.  [any thread] */
+ATSI_EXPORT const char *atsi_strerror(int status);
+
+/* ---------------------------------------------------------------- runtime */
+struct atsi_runtime;
+struct atsi_model;
+struct atsi_session;
+
+/* `msg` has no newline.  May be called from any thread, one call at a time. */
+typedef void atsi_log_fn(void *ctx, enum atsi_log_level level, const char *who, const char *msg);
+
+struct atsi_runtime_params {
+    uint32_t struct_size;
+    const char *config_path;         /* --config; NULL: the usual places */
+    const char *const *overrides;    /* NULL-terminated "section.key=value" of the command line, in
+                                      * order; or NULL */
+    const char *const *plugin_files; /* NULL-terminated --plugin files; or NULL */
+    atsi_log_fn *log;                /* NULL: silent */
+    void *log_ctx;
+    enum atsi_log_level log_level; /* least severe level that is delivered */
+};
+
+/* Reads the configuration, discovers topology and plugins, starts workers lazily.
+ * ATSI_ECONF: a bad ini, environment or override value, named with its origin. */
+ATSI_EXPORT int atsi_runtime_open(const struct atsi_runtime_params *params,
+                                  struct atsi_runtime **out, struct atsi_err *err);
+ATSI_EXPORT void atsi_runtime_close(struct atsi_runtime *rt);
+
+/* The services lent to plugins; also what tools need to drive a backend by hand.
+ * [borrowed until close] */
+ATSI_EXPORT const struct atsi_host *atsi_runtime_host(const struct atsi_runtime *rt);
+
+/* ---------------------------------------------------------------- configuration */
+struct atsi_conf_entry {
+    const char *key;    /* "cpu.threads", "plugin.NAME.KEY" */
+    const char *value;  /* in force, as text */
+    const char *def;    /* built-in default */
+    const char *origin; /* "built-in", "FILE:LINE", "environment ATSINFER_...", "command line" */
+    const char *type;   /* "int", "size", "bool", "choice", "text", ... */
+    const char *range;  /* "1..4096", "auto|none", or "" */
+    const char *help;   /* one sentence */
+};
+
+/* Value of a known key as text, or NULL for an unknown key.  [borrowed until close] */
+ATSI_EXPORT const char *atsi_runtime_conf(const struct atsi_runtime *rt, const char *key);
+/* Calls fn for every known key in the order of the shipped ini; non-zero from fn stops and is
+ * returned. */
+ATSI_EXPORT int atsi_runtime_conf_each(const struct atsi_runtime *rt,
+                                       int (*fn)(void *ctx, const struct atsi_conf_entry *e),
+                                       void *ctx);
+
+/* ---------------------------------------------------------------- plugins */
+struct atsi_plugin_info {
+    const char *path;
+    const char *name;                 /* from the descriptor, or from the file name when refused */
+    const struct atsi_plugin *plugin; /* NULL when refused */
+    const char *why;                  /* why it was refused or is unavailable; "" when in use */
+};
+
+/* Every file considered, in search order. */
+ATSI_EXPORT int atsi_runtime_plugins_each(const struct atsi_runtime *rt,
+                                          int (*fn)(void *ctx, const struct atsi_plugin_info *p),
+                                          void *ctx);
+/* Folders searched, in order, with what was found there ("not there", "3 plugins"). */
+ATSI_EXPORT int atsi_runtime_search_each(const struct atsi_runtime *rt,
+                                         int (*fn)(void *ctx, const char *dir, const char *origin,
+                                                   const char *found),
+                                         void *ctx);
+/* The ops table of a component, or NULL.  [borrowed until close] */
+ATSI_EXPORT const void *atsi_runtime_component(const struct atsi_runtime *rt, enum atsi_kind kind,
+                                               const char *name);
+
+/* ---------------------------------------------------------------- machine */
+struct atsi_cache_info {
+    uint32_t level;     /* 1, 2, 3 */
+    uint64_t bytes;     /* of one cache */
+    uint32_t n_sharing; /* cores sharing it */
+};
+
+struct atsi_cpu_info {
+    uint32_t os_index;  /* logical CPU number */
+    uint32_t core;      /* physical core, numbered from 0 */
+    uint32_t numa_node; /* logical index */
+    uint32_t kind;      /* 0: efficiency .. n_kinds-1: performance */
+    bool usable;        /* inside affinity mask and cgroup */
+};
+
+struct atsi_topo {
+    char cpu_model[128];
+    uint32_t n_cpus, n_cores, n_usable_cpus, n_usable_cores, n_numa, n_kinds;
+    const struct atsi_cpu_info *cpus; /* n_cpus entries */
+    uint32_t n_caches;
+    struct atsi_cache_info caches[8]; /* data and unified, smallest level first */
+    double cgroup_cpus;               /* CPU time limit of the cgroup in CPUs; 0: none */
+    uint64_t mem_total_bytes, mem_available_bytes; /* available: also inside cgroup limits */
+    uint64_t page_bytes, huge_page_bytes;
+};
+
+/* [borrowed until close] */
+ATSI_EXPORT const struct atsi_topo *atsi_runtime_topo(const struct atsi_runtime *rt);
+/* Names of the ATSI_CPU_* bits in `caps`, space separated; returns the length needed as snprintf.
+ * [any thread] */
+ATSI_EXPORT int atsi_cpu_caps_text(uint64_t caps, char *buf, size_t size);
+
+/* Workers: OS index of the CPU each worker is pinned to (-1: not pinned); returns their number. */
+ATSI_EXPORT uint32_t atsi_runtime_workers(const struct atsi_runtime *rt, int32_t *cpus_out,
+                                          uint32_t max);
+/* Sets how many workers the next regions use, 1..what cpu.threads allows. */
+ATSI_EXPORT int atsi_runtime_set_threads(struct atsi_runtime *rt, uint32_t n, struct atsi_err *err);
+
+/* ---------------------------------------------------------------- model */
+struct atsi_model_params {
+    uint32_t struct_size;
+    uint32_t no_weights; /* 1: metadata and directory only (inspect, tokenize) */
+    int (*progress)(void *ctx, uint64_t done_bytes, uint64_t total_bytes); /* non-zero cancels */
+    void *progress_ctx;
+};
+
+/* Opens `path` with the first loader that recognises it.  ATSI_ENOENT, ATSI_EIO, ATSI_EFORMAT,
+ * ATSI_ENOTSUP (format or architecture), ATSI_ENOFIT. */
+ATSI_EXPORT int atsi_model_open(struct atsi_runtime *rt, const char *path,
+                                const struct atsi_model_params *params, struct atsi_model **out,
+                                struct atsi_err *err);
+ATSI_EXPORT void atsi_model_close(struct atsi_model *m);
+/* [borrowed until close] */
+ATSI_EXPORT const struct atsi_loaded_info *atsi_model_info(const struct atsi_model *m);
+ATSI_EXPORT int atsi_model_meta_at(const struct atsi_model *m, uint32_t index,
+                                   struct atsi_meta *out);
+ATSI_EXPORT int atsi_model_meta_find(const struct atsi_model *m, const char *key,
+                                     struct atsi_meta *out);
+/* The op graph.  ATSI_ENOTSUP: the file has none (vocabulary, projector, adapter).
+ * [borrowed until close] */
+ATSI_EXPORT int atsi_model_graph(struct atsi_model *m, const struct atsi_graph **out,
+                                 struct atsi_err *err);
+
+/* ---------------------------------------------------------------- session */
+struct atsi_session_params {
+    uint32_t struct_size;
+    uint32_t n_ctx; /* positions; 0: model.ctx of the configuration */
+    uint32_t chunk; /* tokens per prefill round; 0: prefill.chunk */
+    uint32_t type_k,
+        type_v; /* ATSI_TYPE_F16, ATSI_TYPE_F32; ATSI_TYPE_COUNT: kv.type_k, kv.type_v */
+};
+
+#define ATSI_SESSION_PARAMS_INIT                                                                   \
+    {                                                                                              \
+        (uint32_t)sizeof(struct atsi_session_params), 0, 0, ATSI_TYPE_COUNT, ATSI_TYPE_COUNT       \
+    }
+
+/* Memory of a session in bytes, as allocated. */
+struct atsi_session_info {
+    uint32_t struct_size;
+    uint32_t n_ctx, chunk, n_vocab;
+    uint32_t type_k, type_v;
+    uint64_t kv_bytes, compute_bytes, logits_bytes;
+    const char *backend; /* name of the CPU backend in use */
+    const char *detail;  /* its variants */
+    const char *chosen;  /* why: "measured: cpu_avx512 1.00, cpu_avx2 0.93", "named in FILE:LINE" */
+};
+
+/* ATSI_ENOFIT: context and buffers do not fit the memory there is (the numbers are named). */
+ATSI_EXPORT int atsi_session_open(struct atsi_model *m, const struct atsi_session_params *params,
+                                  struct atsi_session **out, struct atsi_err *err);
+ATSI_EXPORT void atsi_session_close(struct atsi_session *s);
+ATSI_EXPORT void atsi_session_info(const struct atsi_session *s, struct atsi_session_info *out);
+
+/* Receives logits[n_vocab] of the token at position `pos`, in order.  [borrowed for the call] */
+typedef int atsi_logits_fn(void *ctx, uint32_t pos, const float *logits);
+
+struct atsi_eval {
+    uint32_t struct_size;
+    const int32_t *ids; /* n tokens, appended after the n_past tokens so far */
+    uint32_t n;
+    uint32_t want_all;  /* 1: logits of every token go to `fn`; 0: of the last one only */
+    atsi_logits_fn *fn; /* may be NULL when want_all is 0; non-zero stops and is returned */
+    void *ctx;
+    const volatile int *cancel; /* may be NULL; non-zero stops between rounds: ATSI_EINTR */
+};
+
+/* Evaluates in rounds of at most `chunk` tokens.  ATSI_EINVAL: an id outside the vocabulary;
+ * ATSI_ENOFIT: more than n_ctx positions.  On any error the session holds the tokens of the rounds
+ * that were completed (atsi_session_n_past). */
+ATSI_EXPORT int atsi_session_eval(struct atsi_session *s, const struct atsi_eval *req,
+                                  struct atsi_err *err);
+/* Logits of the last evaluated token, n_vocab floats.  [borrowed until the next call]  NULL before
+ * the first. */
+ATSI_EXPORT float *atsi_session_logits(struct atsi_session *s);
+ATSI_EXPORT uint32_t atsi_session_n_past(const struct atsi_session *s);
+/* Forgets all tokens from position n on.  ATSI_EINVAL: n is beyond n_past. */
+ATSI_EXPORT int atsi_session_truncate(struct atsi_session *s, uint32_t n, struct atsi_err *err);
+
+/* Times of the rounds so far. */
+struct atsi_session_times {
+    uint32_t struct_size;
+    uint64_t prefill_ns, decode_ns;
+    uint32_t n_prefill,
+        n_decode; /* tokens; a round of one token after the first counts as decode */
+};
+ATSI_EXPORT void atsi_session_times(const struct atsi_session *s, struct atsi_session_times *out);
+
+/* Called after each executed op of a round with the op and its result in host memory (debugging,
+ * golden traces).  NULL switches it off. */
+typedef void atsi_trace_fn(void *ctx, const struct atsi_op *op);
+ATSI_EXPORT void atsi_session_trace(struct atsi_session *s, atsi_trace_fn *fn, void *ctx);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

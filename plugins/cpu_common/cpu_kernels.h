@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The kernel table of a CPU plugin, and the contracts of its slots.
+ *
+ * cpu_ref fills every slot (ref_*.c, the definition of right); an ISA plugin starts from those and
+ * overlays what it improves (cpu_avx2_kernels()).  A half-filled ISA is always legal.
+ *
+ * Contracts common to all slots:
+ *  - rows of activations, scratch and quantized activations start 64-byte aligned; weights are
+ * 2-aligned (f32 4-aligned) and nothing may be read past the last byte of the last weight row: it
+ * may be the end of a mapped file;
+ *  - a result for one token never depends on how many tokens the call holds, nor on how rows were
+ * cut into calls: prefill and decode, 1 and N threads agree bit for bit;
+ *  - no allocation, no static state, no change of the floating-point environment.
+ */
+#ifndef ATSI_CPU_KERNELS_H
+#define ATSI_CPU_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "atsinfer/op.h"
+#include "atsinfer/plugin.h"
+
+/* n_tok activation rows, rounded to 8 bits or not.
+ *   block = 32:  per 32 elements d = f16-rounded(amax / 127), q = round-half-even(x * (127 / amax))
+ *   block = 256: per 256 elements m = signed element of largest magnitude (first one on a tie),
+ *                iscale = -127 / m, q = min(127, round-half-even(iscale * x)), d = 1 / iscale (f32)
+ *   block = 0:   f32 rows, only f and f_stride are set
+ * All-zero blocks: d = 0, q = 0.  bsum holds the sum of each 16 consecutive q (exact in i16). */
+struct cpu_act {
+    uint32_t k; /* elements of a row */
+    uint32_t n_tok;
+    uint32_t block;
+    const float *f; /* [n_tok][f_stride] */
+    size_t f_stride;
+    int8_t *q;                              /* [n_tok][q_stride] */
+    float *d;                               /* [n_tok][d_stride] */
+    int16_t *bsum;                          /* [n_tok][bsum_stride] */
+    size_t q_stride, d_stride, bsum_stride; /* in elements; every row 64-byte aligned */
+};
+
+/* y[t * y_stride + r] = row r of w times activation row t, for r < n_rows and t < x->n_tok.
+ * w: n_rows rows of x->k elements, w_stride bytes apart.  n_rows and n_tok may be 0; any n_rows.
+ * Accumulation across blocks is f32 (see the bound in tests/checkkern). */
+typedef void cpu_gemm_fn(const void *w, size_t w_stride, uint32_t n_rows, const struct cpu_act *x,
+                         float *y, size_t y_stride);
+
+/* One attention work unit: `n_q` consecutive query heads that share KV head's cache, one token.
+ *   q [n_q][dk]; k [n_kv][dk], v [n_kv][dv] of the cache (rows packed, types type_k / type_v);
+ *   out [n_q][dv]; score: scratch of n_q * round_up(n_kv, 16) floats. */
+struct cpu_attn_args {
+    uint32_t n_q, dk, dv, n_kv;
+    uint32_t type_k, type_v;
+    float scale;
+    const float *q;
+    const void *k, *v;
+    float *out;
+    float *score;
+};
+
+struct cpu_kernels {
+    const char *isa; /* "ref", "avx2", "avx512" */
+    char detail[96]; /* variants chosen at run time: "VNNI" */
+    /* x[k] -> row t of act (q, d, bsum) for act->block 32 / 256 */
+    void (*quant_32)(const float *x, struct cpu_act *act, uint32_t t);
+    void (*quant_256)(const float *x, struct cpu_act *act, uint32_t t);
+    /* Products by weight type with the activation kind of atsi_type_info(type)->act; F32, F16 and
+     * BF16 take f32 rows. */
+    cpu_gemm_fn *gemm[ATSI_TYPE_COUNT];
+    /* y[k] = row of `type`, exact to f32 rounding as docs/formats.md orders the multiplications. */
+    void (*dequant[ATSI_TYPE_COUNT])(const void *w, float *y, uint32_t k);
+    /* y may equal x. */
+    void (*rms_norm)(const float *x, const float *w, float *y, uint32_t n, float eps);
+    /* cs: n_rot/2 cosines then n_rot/2 sines; x, y: [n_head][head_dim]; y may equal x. */
+    void (*rope)(const float *x, const float *cs, float *y, uint32_t n_head, uint32_t head_dim,
+                 uint32_t n_rot, uint32_t mode);
+    void (*swiglu)(const float *gate, const float *up, float *y, size_t n);
+    void (*add)(const float *a, const float *b, float *y, size_t n);
+    /* y[i] += s * x[i] */
+    void (*axpy)(float s, const float *x, float *y, size_t n);
+    /* n f32 values to the cache's type */
+    void (*store_f16)(const float *x, uint16_t *y, size_t n);
+    void (*attn)(const struct cpu_attn_args *a);
+    /* ids[k], w[k]: the k largest logits of n, softmax-then-topk (ATSI_OP_TOPK) */
+    void (*topk)(const float *logits, uint32_t n, uint32_t k, int32_t *ids, float *w);
+};
+
+/* Fills every slot with the reference. */
+void cpu_ref_kernels(struct cpu_kernels *k);
+
+/* ---------------------------------------------------------------- the backend over a table */
+/* A CPU plugin's entry.c fills this and includes no more than this header. */
+struct cpu_plugin_desc {
+    const char *name; /* component name: "cpu_avx2" */
+    uint64_t caps;    /* ATSI_CPU_* bits all required */
+    void (*kernels)(const struct atsi_host *host,
+                    struct cpu_kernels *out); /* after caps were checked */
+};
+
+/* The ops table written once for every CPU plugin.  Its open() builds the kernel table from the
+ * description registered with cpu_backend_describe() (called by entry(), before anything else). */
+extern const struct atsi_backend_ops cpu_backend_ops;
+void cpu_backend_describe(const struct cpu_plugin_desc *desc);
+
+#endif
