@@ -26,6 +26,9 @@ extern "C" {
 ATSI_EXPORT const char *atsi_version(void);
 /* "bad argument", "out of memory", ... for a negative status; static.  [any thread] */
 ATSI_EXPORT const char *atsi_strerror(int status);
+/* Edit distance (insert, delete, replace) of two words, for "did you mean"; UINT32_MAX when one is
+ * longer than 63 bytes.  [any thread] */
+ATSI_EXPORT uint32_t atsi_edit_distance(const char *a, const char *b);
 
 /* ---------------------------------------------------------------- runtime */
 struct atsi_runtime;
@@ -127,6 +130,8 @@ ATSI_EXPORT const struct atsi_topo *atsi_runtime_topo(const struct atsi_runtime 
 /* Names of the ATSI_CPU_* bits in `caps`, space separated; returns the length needed as snprintf.
  * [any thread] */
 ATSI_EXPORT int atsi_cpu_caps_text(uint64_t caps, char *buf, size_t size);
+/* ATSI_CPU_* of the running CPU and OS, before cpu.caps_file and cpu.caps_mask.  [any thread] */
+ATSI_EXPORT uint64_t atsi_cpu_caps_here(void);
 
 /* Workers: OS index of the CPU each worker is pinned to (-1: not pinned); returns their number. */
 ATSI_EXPORT uint32_t atsi_runtime_workers(const struct atsi_runtime *rt, int32_t *cpus_out,

@@ -93,6 +93,10 @@ struct atsi_loaded_info {
     uint64_t file_bytes;   /* all shards */
     uint64_t mapped_bytes; /* weights used in place in a mapping */
     uint64_t owned_bytes;  /* weights copied to the loader's own memory */
+    /* n_tensors_all names: the type of each tensor as the file's format calls it, also of types
+     * that atsi_type_info() does not know ("IQ2_XXS", "type 4711").  Such tensors occur only with
+     * no_weights; their row_bytes is 0 when the format's block size is not known either. */
+    const char *const *type_names;
 };
 
 struct atsi_loader_ops {

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `atsinfer bench`: prompt and generation speed in llama-bench's terms, beside what memory allows.
+ */
+#include "cli/bench.h"
+#include "cli/options.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MAX_VALUES 16
+#define MAX_REPEATS 100
+
+static const char *prompts = "512", *gens = "128", *depths = "0", *threads, *format_name = "md";
+static int64_t repeats = 5;
+static bool bandwidth_only, no_warmup;
+
+static const struct cli_option options[] = {
+    {.name = "-p|--n-prompt",
+     .arg = "N,..",
+     .help = "prompt lengths to time, 0: none",
+     .text = &prompts},
+    {.name = "-n|--n-gen", .arg = "N,..", .help = "tokens to generate, 0: none", .text = &gens},
+    {.name = "-d|--n-depth",
+     .arg = "N,..",
+     .help = "tokens in the context before each test",
+     .text = &depths},
+    {.name = "-t|--threads", .arg = "N,..", .help = "worker threads", .text = &threads},
+    {.name = "-r|--repetitions",
+     .arg = "N",
+     .help = "samples per test",
+     .integer = &repeats,
+     .min = 1,
+     .max = MAX_REPEATS},
+    {.name = "-o|--output",
+     .arg = "FORMAT",
+     .help = "md, csv, json, jsonl or sql",
+     .text = &format_name},
+    {.name = "--no-warmup", .help = "no untimed run before each test", .flag = &no_warmup},
+    {.name = "--bandwidth",
+     .help = "only measure how fast memory is read",
+     .flag = &bandwidth_only},
+    {.name = NULL},
+};
+
+struct list {
+    uint32_t n, v[MAX_VALUES];
+};
+
+struct bench {
+    struct atsi_runtime *rt;
+    struct atsi_model *m;
+    const struct atsi_graph *graph;
+    const struct bench_format *format;
+    struct bench_row row; /* what all rows share */
+    struct list prompts, gens, depths, threads;
+    uint64_t samples[MAX_REPEATS];
+    double read_gbps;
+};
+
+static int parse_list(const char *flag, const char *text, uint32_t min, struct list *out)
+{
+    const char *p = text;
+    out->n = 0;
+    for (;;) {
+        char *end;
+        long v = strtol(p, &end, 10);
+        if (end == p || (*end != ',' && *end != '\0') || v < (long)min || v > 1 << 24)
+            return cli_fail(CLI_USAGE, "%s %s: expected numbers from %u on, separated by commas",
+                            flag, text, min);
+        if (out->n == MAX_VALUES)
+            return cli_fail(CLI_USAGE, "%s %s: more than %d values", flag, text, MAX_VALUES);
+        out->v[out->n++] = (uint32_t)v;
+        if (*end == '\0')
+            return CLI_OK;
+        p = end + 1;
+    }
+}
+
+/* ---------------------------------------------------------------- bytes a decoded token reads */
+static double weight_bytes(const struct atsi_tensor *t)
+{
+    return (double)t->row_bytes * (double)t->ne[1] * (double)(t->n_dims > 2 ? t->ne[2] : 1);
+}
+
+static double bytes_per_token(const struct bench *b, uint32_t depth, const struct atsi_session *s)
+{
+    const struct atsi_loaded_info *info = atsi_model_info(b->m);
+    struct atsi_session_info si = {.struct_size = sizeof si};
+    double bytes = 0;
+    atsi_session_info(s, &si);
+    for (uint32_t i = 0; i < b->graph->n_nodes; i++) {
+        const struct atsi_graph_node *n = b->graph->nodes[i];
+        const struct atsi_tensor *w = n->weight[0] >= 0 ? info->tensors[n->weight[0]] : NULL;
+        if (n->kind == ATSI_OP_MATMUL)
+            bytes += weight_bytes(w);
+        else if (n->kind == ATSI_OP_MATMUL_ID)
+            bytes += weight_bytes(w) * (double)n->p.moe.n_used / (double)w->ne[2];
+        else if (n->kind == ATSI_OP_EMBED)
+            bytes += (double)w->row_bytes;
+    }
+    return bytes + (double)si.kv_bytes / (double)si.n_ctx * (double)depth;
+}
+
+/* ---------------------------------------------------------------- running */
+static int eval(struct atsi_session *s, const int32_t *ids, uint32_t n)
+{
+    struct atsi_err err = ATSI_ERR_INIT;
+    struct atsi_eval req = {
+        .struct_size = sizeof req, .ids = ids, .n = n, .cancel = &cli_interrupted};
+    int rc = n == 0 ? ATSI_OK : atsi_session_eval(s, &req, &err);
+    return rc == ATSI_OK ? CLI_OK : cli_fail_status(rc, &err);
+}
+
+static void random_ids(int32_t *ids, uint32_t n, uint32_t n_vocab)
+{
+    uint32_t state = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        state = state * 1664525u + 1013904223u;
+        ids[i] = (int32_t)((state >> 8) % n_vocab);
+    }
+}
+
+static int one_sample(struct bench *b, struct atsi_session *s, const struct bench_row *r,
+                      const int32_t *ids, uint64_t *ns)
+{
+    struct atsi_err err = ATSI_ERR_INIT;
+    const struct atsi_host *host = atsi_runtime_host(b->rt);
+    uint64_t start;
+    int code = CLI_OK;
+    if (atsi_session_truncate(s, r->n_depth, &err) != ATSI_OK)
+        return cli_fail(CLI_RUN_ERROR, "%s", err.msg);
+    start = host->now_ns(host->ctx);
+    if (r->n_gen == 0)
+        code = eval(s, ids, r->n_prompt);
+    for (uint32_t i = 0; i < r->n_gen && code == CLI_OK; i++)
+        code = eval(s, ids + i, 1);
+    *ns = host->now_ns(host->ctx) - start;
+    return code;
+}
+
+static void statistics(struct bench_row *r)
+{
+    double tokens = (double)(r->n_gen > 0 ? r->n_gen : r->n_prompt), n = (double)r->n_samples;
+    double sum_ns = 0, sum_ts = 0, var_ns = 0, var_ts = 0;
+    for (uint32_t i = 0; i < r->n_samples; i++) {
+        sum_ns += (double)r->samples_ns[i];
+        sum_ts += tokens * 1e9 / (double)r->samples_ns[i];
+    }
+    r->avg_ns = sum_ns / n;
+    r->avg_ts = sum_ts / n;
+    for (uint32_t i = 0; i < r->n_samples; i++) {
+        double d_ns = (double)r->samples_ns[i] - r->avg_ns;
+        double d_ts = tokens * 1e9 / (double)r->samples_ns[i] - r->avg_ts;
+        var_ns += d_ns * d_ns;
+        var_ts += d_ts * d_ts;
+    }
+    r->stddev_ns = n > 1 ? sqrt(var_ns / (n - 1)) : 0;
+    r->stddev_ts = n > 1 ? sqrt(var_ts / (n - 1)) : 0;
+    if (r->n_gen == 0)
+        r->ttft_ms = r->avg_ns / 1e6;
+    else if (r->read_gbps > 0)
+        r->limit_share = r->avg_ts * r->bytes_per_token / (r->read_gbps * 1e9);
+}
+
+static void stamp(struct bench_row *r)
+{
+    time_t now = time(NULL);
+    struct tm tm;
+    if (gmtime_r(&now, &tm) == NULL ||
+        strftime(r->test_time, sizeof r->test_time, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
+        r->test_time[0] = '\0';
+}
+
+static int run_samples(struct bench *b, struct atsi_session *s, struct bench_row *r,
+                       const int32_t *ids)
+{
+    uint64_t ns;
+    int code = eval(s, ids, r->n_depth);
+    if (code == CLI_OK && !no_warmup)
+        code = one_sample(b, s, r, ids, &ns);
+    stamp(r);
+    for (uint32_t i = 0; i < (uint32_t)repeats && code == CLI_OK; i++)
+        code = one_sample(b, s, r, ids, &b->samples[i]);
+    if (code != CLI_OK)
+        return code;
+    r->samples_ns = b->samples;
+    r->n_samples = (uint32_t)repeats;
+    if (r->n_gen > 0)
+        r->bytes_per_token = bytes_per_token(b, r->n_depth + r->n_gen / 2, s);
+    statistics(r);
+    bench_print(b->format, r);
+    return CLI_OK;
+}
+
+static int run_test(struct bench *b, uint32_t n_prompt, uint32_t n_gen, uint32_t depth)
+{
+    struct atsi_err err = ATSI_ERR_INIT;
+    struct atsi_session_params p = ATSI_SESSION_PARAMS_INIT;
+    struct atsi_session_info info = {.struct_size = sizeof info};
+    struct atsi_session *s = NULL;
+    struct bench_row r = b->row;
+    uint32_t n = n_prompt > n_gen ? n_prompt : n_gen;
+    int32_t *ids;
+    int rc, code;
+    n = n > depth ? n : depth;
+    p.n_ctx = depth + (n_prompt > n_gen ? n_prompt : n_gen);
+    rc = atsi_session_open(b->m, &p, &s, &err);
+    if (rc != ATSI_OK)
+        return cli_fail_status(rc, &err);
+    ids = calloc(n, sizeof *ids);
+    if (ids == NULL) {
+        atsi_session_close(s);
+        return cli_fail(CLI_RUN_ERROR, "out of memory");
+    }
+    atsi_session_info(s, &info);
+    random_ids(ids, n, info.n_vocab);
+    r.backend = info.backend;
+    r.n_ubatch = info.chunk;
+    r.type_k = info.type_k == ATSI_TYPE_F32 ? "f32" : "f16";
+    r.type_v = info.type_v == ATSI_TYPE_F32 ? "f32" : "f16";
+    r.n_prompt = n_prompt;
+    r.n_gen = n_gen;
+    r.n_depth = depth;
+    code = run_samples(b, s, &r, ids);
+    free(ids);
+    atsi_session_close(s);
+    return code;
+}
+
+static int run_threads(struct bench *b, uint32_t n_threads)
+{
+    struct atsi_err err = ATSI_ERR_INIT;
+    int code = CLI_OK, rc;
+    if (n_threads > 0) {
+        rc = atsi_runtime_set_threads(b->rt, n_threads, &err);
+        if (rc != ATSI_OK)
+            return cli_fail(CLI_USAGE, "%s", err.msg);
+    }
+    b->row.n_threads = n_threads > 0 ? n_threads : atsi_runtime_workers(b->rt, NULL, 0);
+    b->row.read_gbps = bench_read_bandwidth(b->rt);
+    for (uint32_t d = 0; d < b->depths.n && code == CLI_OK; d++) {
+        for (uint32_t i = 0; i < b->prompts.n && code == CLI_OK; i++)
+            if (b->prompts.v[i] > 0)
+                code = run_test(b, b->prompts.v[i], 0, b->depths.v[d]);
+        for (uint32_t i = 0; i < b->gens.n && code == CLI_OK; i++)
+            if (b->gens.v[i] > 0)
+                code = run_test(b, 0, b->gens.v[i], b->depths.v[d]);
+    }
+    return code;
+}
+
+/* ---------------------------------------------------------------- setting up */
+static void describe_model(struct bench *b, char *type, size_t size)
+{
+    const struct atsi_loaded_info *info = atsi_model_info(b->m);
+    struct atsi_meta name = {.struct_size = sizeof name};
+    uint64_t bytes = 0, largest = 0, by_type[ATSI_TYPE_COUNT] = {0};
+    uint32_t main_type = 0;
+    for (uint32_t i = 0; i < info->n_tensors; i++) {
+        uint64_t t = (uint64_t)weight_bytes(info->tensors[i]);
+        bytes += t;
+        if (info->tensors[i]->type < ATSI_TYPE_COUNT)
+            by_type[info->tensors[i]->type] += t;
+    }
+    for (uint32_t t = 0; t < ATSI_TYPE_COUNT; t++)
+        if (by_type[t] > largest) {
+            largest = by_type[t];
+            main_type = t;
+        }
+    (void)snprintf(type, size, "%s %s", info->arch,
+                   atsi_type_info(main_type) != NULL ? atsi_type_info(main_type)->name : "?");
+    b->row.model_type = type;
+    b->row.model_size = bytes;
+    b->row.model_n_params = b->graph->n_params;
+}
+
+static int print_bandwidth(struct bench *b)
+{
+    double gbps = bench_read_bandwidth(b->rt);
+    if (gbps <= 0)
+        return cli_fail(CLI_NO_FIT, "not enough free memory to measure with");
+    (void)printf("read bandwidth %.1f GB/s with %u threads\n", gbps,
+                 atsi_runtime_workers(b->rt, NULL, 0));
+    return cli_finish_stdout(CLI_OK);
+}
+
+static int run_all(struct bench *b)
+{
+    struct atsi_err err = ATSI_ERR_INIT;
+    char type[96];
+    int code = cli_model(b->rt, false, &b->m), rc;
+    if (code != CLI_OK)
+        return code;
+    rc = atsi_model_graph(b->m, &b->graph, &err);
+    if (rc != ATSI_OK)
+        return cli_fail_status(rc, &err);
+    b->row.cpu_info = atsi_runtime_topo(b->rt)->cpu_model;
+    b->row.model_filename = cli_model_path(b->rt);
+    describe_model(b, type, sizeof type);
+    bench_begin(b->format);
+    if (b->threads.n == 0)
+        code = run_threads(b, 0);
+    for (uint32_t i = 0; i < b->threads.n && code == CLI_OK; i++)
+        code = run_threads(b, b->threads.v[i]);
+    bench_end(b->format);
+    return cli_finish_stdout(code);
+}
+
+static int parse_lists(struct bench *b)
+{
+    uint32_t most = 0;
+    char text[16];
+    int code = parse_list("-p", prompts, 0, &b->prompts);
+    if (code == CLI_OK)
+        code = parse_list("-n", gens, 0, &b->gens);
+    if (code == CLI_OK)
+        code = parse_list("-d", depths, 0, &b->depths);
+    if (code != CLI_OK || threads == NULL)
+        return code;
+    code = parse_list("-t", threads, 1, &b->threads);
+    for (uint32_t i = 0; i < b->threads.n; i++)
+        most = b->threads.v[i] > most ? b->threads.v[i] : most;
+    (void)snprintf(text, sizeof text, "%u", most);
+    if (code == CLI_OK && !cli_override("cpu.threads", text))
+        code = CLI_USAGE;
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    struct bench b = {0};
+    int n_pos, code = cli_parse(&cli_cmd_bench, options, argc, argv, &n_pos);
+    if (code != -1)
+        return code;
+    if (n_pos > 0)
+        return cli_fail(CLI_USAGE, "unexpected argument %s", argv[1]);
+    b.format = bench_format_find(format_name);
+    if (b.format == NULL)
+        return cli_fail(CLI_USAGE, "-o %s: expected md, csv, json, jsonl or sql", format_name);
+    code = parse_lists(&b);
+    if (code == CLI_OK)
+        code = cli_runtime(&b.rt);
+    if (code == CLI_OK)
+        code = bandwidth_only ? print_bandwidth(&b) : run_all(&b);
+    atsi_model_close(b.m);
+    atsi_runtime_close(b.rt);
+    return code;
+}
+
+const struct cli_command cli_cmd_bench = {
+    .name = "bench",
+    .summary = "measure prompt and generation speed",
+    .usage =
+        "atsinfer bench [-m MODEL] [-p 512] [-n 128] [-t 1,2] [-r 5] [-o md|csv|json|jsonl|sql]",
+    .run = run,
+};

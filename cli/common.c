@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What every subcommand needs around the library: messages, signals, opening the runtime and the
+ * model, and the demo model that answers when none is named.
+ */
+#include "cli/options.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+volatile int cli_interrupted;
+
+int cli_exit_code(int status)
+{
+    switch (status) {
+    case ATSI_OK:
+        return CLI_OK;
+    case ATSI_ECONF:
+        return CLI_USAGE;
+    case ATSI_ENOFIT:
+    case ATSI_ENODEV:
+        return CLI_NO_FIT;
+    case ATSI_EFAIL:
+        return CLI_SELF_TEST;
+    case ATSI_EINTR:
+        return CLI_INTERRUPTED;
+    default:
+        return CLI_RUN_ERROR;
+    }
+}
+
+int cli_fail(int code, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    (void)fputs("atsinfer: error: ", stderr);
+    (void)vfprintf(stderr, fmt, ap);
+    (void)fputc('\n', stderr);
+    va_end(ap);
+    return code;
+}
+
+int cli_fail_status(int status, const struct atsi_err *err)
+{
+    const char *words = err != NULL && err->msg[0] != '\0' ? err->msg : atsi_strerror(status);
+    return cli_fail(cli_exit_code(status), "%s", words);
+}
+
+void cli_warn(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    (void)fputs("atsinfer: warning: ", stderr);
+    (void)vfprintf(stderr, fmt, ap);
+    (void)fputc('\n', stderr);
+    va_end(ap);
+}
+
+static void on_signal(int sig)
+{
+    if (cli_interrupted != 0 && sig == SIGINT)
+        _exit(CLI_INTERRUPTED);
+    cli_interrupted = 1;
+}
+
+void cli_catch_signals(void)
+{
+    struct sigaction sa = {.sa_handler = on_signal};
+    (void)sigemptyset(&sa.sa_mask);
+    (void)sigaction(SIGINT, &sa, NULL);
+    (void)sigaction(SIGTERM, &sa, NULL);
+    sa.sa_handler = SIG_IGN;
+    (void)sigaction(SIGPIPE, &sa, NULL);
+}
+
+int cli_finish_stdout(int code)
+{
+    if (fflush(stdout) != 0 || ferror(stdout) != 0)
+        return cli_fail(CLI_RUN_ERROR, "cannot write to standard output: %s", strerror(errno));
+    return code;
+}
+
+const char *cli_bytes(uint64_t bytes, char buf[32])
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double x = (double)bytes;
+    int u = 0;
+    while (x >= 1024.0 && u < 6) {
+        x /= 1024.0;
+        u++;
+    }
+    (void)snprintf(buf, 32, u == 0 ? "%.0f %s" : "%.1f %s", x, unit[u]);
+    return buf;
+}
+
+static void log_to_stderr(void *ctx, enum atsi_log_level level, const char *who, const char *msg)
+{
+    static const char *const word[] = {"error", "warning", "info", "debug"};
+    (void)ctx;
+    (void)fprintf(stderr, "atsinfer: %s: %s: %s\n", word[level], who, msg);
+}
+
+int cli_runtime(struct atsi_runtime **out)
+{
+    struct atsi_err err = ATSI_ERR_INIT;
+    struct atsi_runtime_params p = {.struct_size = sizeof p,
+                                    .config_path = cli_common.config_path,
+                                    .overrides = (const char *const *)cli_common.overrides,
+                                    .plugin_files = cli_common.plugins,
+                                    .log = log_to_stderr,
+                                    .log_level = cli_common.level};
+    int rc = atsi_runtime_open(&p, out, &err);
+    return rc == ATSI_OK ? CLI_OK : cli_fail_status(rc, &err);
+}
+
+/* Joins the folder of the file at `self` (its last `up` components dropped) and `rest`. */
+static bool beside(const char *self, int up, const char *rest, char out[PATH_MAX])
+{
+    char dir[PATH_MAX];
+    int n;
+    if (realpath(self, dir) == NULL)
+        return false;
+    while (up-- > 0) {
+        char *slash = strrchr(dir, '/');
+        if (slash == NULL)
+            return false;
+        *slash = '\0';
+    }
+    n = snprintf(out, PATH_MAX, "%s/%s", dir, rest);
+    return n > 0 && n < PATH_MAX && access(out, R_OK) == 0;
+}
+
+/* The model that is used when none is named: installed in share/, or in the source tree of a build.
+ */
+static const char *demo_model(void)
+{
+    static char path[PATH_MAX];
+    const char *self = "/proc/self/exe", *name = "demo-dense-q4_k_m.gguf";
+    char rest[128];
+    (void)snprintf(rest, sizeof rest, "share/atsinfer/demo/%s", name);
+    if (beside(self, 2, rest, path))
+        return path;
+#ifdef ATSI_DEMO_DIR
+    (void)snprintf(rest, sizeof rest, "%s", name);
+    if (snprintf(path, sizeof path, "%s/%s", ATSI_DEMO_DIR, name) < (int)sizeof path &&
+        access(path, R_OK) == 0)
+        return path;
+#endif
+    return NULL;
+}
+
+const char *cli_model_path(struct atsi_runtime *rt)
+{
+    const char *path = atsi_runtime_conf(rt, "model.path");
+    if (path != NULL && path[0] != '\0')
+        return path;
+    path = demo_model();
+    if (path == NULL)
+        (void)cli_fail(CLI_USAGE, "no model: name one with -m FILE or model.path in atsinfer.ini");
+    else if (cli_common.level >= ATSI_LOG_WARN)
+        (void)fprintf(stderr, "atsinfer: no -m given, using the demo model %s\n", path);
+    return path;
+}
+
+struct progress {
+    struct timespec start;
+    bool shown;
+};
+
+static int show_progress(void *ctx, uint64_t done, uint64_t total)
+{
+    struct progress *p = ctx;
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    if (isatty(STDERR_FILENO) != 0 && total > 0 && now.tv_sec - p->start.tv_sec >= 1) {
+        (void)fprintf(stderr, "\rloading %3u %%", (unsigned)(100.0 * (double)done / (double)total));
+        p->shown = true;
+    }
+    return cli_interrupted;
+}
+
+int cli_model(struct atsi_runtime *rt, bool no_weights, struct atsi_model **out)
+{
+    struct atsi_err err = ATSI_ERR_INIT;
+    struct progress progress = {.shown = false};
+    struct atsi_model_params p = {.struct_size = sizeof p,
+                                  .no_weights = no_weights,
+                                  .progress = show_progress,
+                                  .progress_ctx = &progress};
+    const char *path = cli_model_path(rt);
+    int rc;
+    if (path == NULL)
+        return CLI_USAGE;
+    (void)clock_gettime(CLOCK_MONOTONIC, &progress.start);
+    rc = atsi_model_open(rt, path, &p, out, &err);
+    if (progress.shown)
+        (void)fputs("\r             \r", stderr);
+    return rc == ATSI_OK ? CLI_OK : cli_fail_status(rc, &err);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The runtime's parts, for the other files of the engine. */
+#ifndef ATSI_CORE_RUNTIME_H
+#define ATSI_CORE_RUNTIME_H
+
+#include "core/conf.h"
+#include "core/cpu_caps.h"
+#include "core/log.h"
+#include "core/pool.h"
+#include "core/registry.h"
+#include "core/topo.h"
+
+#define ATSI_MAX_WORKERS 512u
+
+struct atsi_runtime {
+    struct atsi_log *log;
+    struct atsi_conf *conf;
+    struct atsi_topo *topo;
+    struct atsi_pool *pool;
+    struct atsi_registry *registry;
+    struct atsi_cpu_caps cpu;
+    struct atsi_host host;
+    uint32_t n_workers, n_decode, n_prefill; /* workers: all; used by decode and prefill rounds */
+    uint32_t cpus[ATSI_MAX_WORKERS];
+};
+
+struct atsi_model {
+    struct atsi_runtime *rt; /* [borrowed] */
+    const struct atsi_loader_ops *ops;
+    struct atsi_loaded *loaded;
+};
+
+#endif

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sessions: tokens in, logits out, in rounds of at most one prefill chunk.  The main part of the
+ * graph runs over all rows of a round; the output part (last layer's tail and head) only over the
+ * rows whose logits are wanted.
+ */
+#include "core/session.h"
+
+#include "core/select.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Output rows computed together: enough to share the head's weights, few enough that the logits of
+ * a large vocabulary stay small. */
+#define OUT_ROWS 16u
+
+static uint32_t kv_type(const char *name)
+{
+    return strcmp(name, "f32") == 0 ? ATSI_TYPE_F32 : ATSI_TYPE_F16;
+}
+
+/* Contexts default to the model's, but no longer than this: the KV cache is allocated whole. */
+#define DEFAULT_CTX_MAX 8192u
+
+static int choose_sizes(struct atsi_session *s, const struct atsi_session_params *p,
+                        struct atsi_err *err)
+{
+    const struct atsi_conf *c = s->rt->conf;
+    int64_t ctx = p->n_ctx != 0 ? (int64_t)p->n_ctx : atsi_conf_int(c, "model.ctx");
+    bool by_default = p->n_ctx == 0 && strcmp(atsi_conf_origin(c, "model.ctx"), "built-in") == 0;
+    if (ctx <= 0)
+        ctx =
+            by_default && s->g->n_ctx_train > DEFAULT_CTX_MAX ? DEFAULT_CTX_MAX : s->g->n_ctx_train;
+    if (ctx <= 0 || ctx > INT32_MAX)
+        return atsi_fail(err, ATSI_ECONF, "context of %lld positions: expected 1..%d",
+                         (long long)ctx, INT32_MAX);
+    s->n_ctx = (uint32_t)ctx;
+    s->chunk = p->chunk != 0 ? p->chunk : (uint32_t)atsi_conf_int(c, "prefill.chunk");
+    if (s->chunk > s->n_ctx)
+        s->chunk = s->n_ctx;
+    s->out_rows = s->chunk < OUT_ROWS ? s->chunk : OUT_ROWS;
+    s->type_k = p->type_k != ATSI_TYPE_COUNT ? p->type_k : kv_type(atsi_conf_get(c, "kv.type_k"));
+    s->type_v = p->type_v != ATSI_TYPE_COUNT ? p->type_v : kv_type(atsi_conf_get(c, "kv.type_v"));
+    if ((s->type_k != ATSI_TYPE_F16 && s->type_k != ATSI_TYPE_F32) ||
+        (s->type_v != ATSI_TYPE_F16 && s->type_v != ATSI_TYPE_F32))
+        return atsi_fail(err, ATSI_EINVAL, "KV cache types must be f16 or f32");
+    return ATSI_OK;
+}
+
+int atsi_session_open(struct atsi_model *m, const struct atsi_session_params *params,
+                      struct atsi_session **out, struct atsi_err *err)
+{
+    static const struct atsi_session_params defaults = ATSI_SESSION_PARAMS_INIT;
+    struct atsi_session *s;
+    int rc;
+    *out = NULL;
+    s = calloc(1, sizeof *s);
+    if (s == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory opening a session");
+    s->rt = m->rt;
+    s->model = m;
+    s->times.struct_size = sizeof s->times;
+    rc = atsi_model_graph(m, &s->g, err);
+    if (rc == ATSI_OK)
+        rc = choose_sizes(s, params != NULL ? params : &defaults, err);
+    if (rc == ATSI_OK)
+        rc = atsi_select_cpu(s->rt, &s->backend_name, &s->be_ops, s->chosen, sizeof s->chosen, err);
+    if (rc == ATSI_OK)
+        rc = s->be_ops->open(&s->rt->host, 0, &s->be, err);
+    if (rc == ATSI_OK) {
+        s->props.struct_size = sizeof s->props;
+        rc = s->be_ops->props(s->be, &s->props);
+    }
+    if (rc == ATSI_OK)
+        rc = s->be_ops->queue_open(s->be, &s->queue, err);
+    if (rc == ATSI_OK)
+        rc = atsi_session_build(s, err);
+    if (rc != ATSI_OK) {
+        atsi_session_close(s);
+        return rc;
+    }
+    atsi_log(s->rt->log, ATSI_LOG_INFO, "session",
+             "backend %s (%s), context %u, KV cache %.1f MiB, buffers %.1f MiB", s->backend_name,
+             s->chosen, s->n_ctx, (double)s->kv_bytes / 1048576.0,
+             (double)s->arena_bytes / 1048576.0);
+    *out = s;
+    return ATSI_OK;
+}
+
+void atsi_session_close(struct atsi_session *s)
+{
+    if (s == NULL)
+        return;
+    atsi_session_unbuild(s);
+    if (s->be_ops != NULL) {
+        s->be_ops->queue_close(s->queue);
+        s->be_ops->close(s->be);
+    }
+    free(s);
+}
+
+void atsi_session_info(const struct atsi_session *s, struct atsi_session_info *out)
+{
+    uint64_t logits = (uint64_t)s->out_rows * s->g->n_vocab * sizeof(float);
+    *out = (struct atsi_session_info){.struct_size = sizeof *out,
+                                      .n_ctx = s->n_ctx,
+                                      .chunk = s->chunk,
+                                      .n_vocab = s->g->n_vocab,
+                                      .type_k = s->type_k,
+                                      .type_v = s->type_v,
+                                      .kv_bytes = s->kv_bytes,
+                                      .compute_bytes = s->arena_bytes - logits,
+                                      .logits_bytes = logits,
+                                      .backend = s->backend_name,
+                                      .detail = s->props.detail,
+                                      .chosen = s->chosen};
+}
+
+/* Runs ops [first, first + n) as one split, or one by one when traced. */
+static int run_ops(struct atsi_session *s, uint32_t first, uint32_t n, struct atsi_err *err)
+{
+    uint32_t step = s->trace != NULL ? 1 : n;
+    for (uint32_t i = 0; i < n; i += step) {
+        struct atsi_split split = {
+            .struct_size = sizeof split, .n_ops = step, .ops = s->op_ptrs + first + i};
+        int rc = s->be_ops->run(s->queue, &split, err);
+        if (rc != ATSI_OK)
+            return rc;
+        if (s->trace != NULL)
+            s->trace(s->trace_ctx, s->op_ptrs[first + i]);
+    }
+    return ATSI_OK;
+}
+
+static float *logits_row(const struct atsi_session *s, uint32_t row)
+{
+    return (float *)s->values[s->g->out_logits].data + (size_t)row * s->g->n_vocab;
+}
+
+static int output_all(struct atsi_session *s, const struct atsi_eval *req, uint32_t rows,
+                      struct atsi_err *err)
+{
+    for (uint32_t first = 0; first < rows; first += s->out_rows) {
+        uint32_t n = rows - first < s->out_rows ? rows - first : s->out_rows;
+        int rc;
+        atsi_session_set_output(s, first, n);
+        rc = run_ops(s, s->n_main, s->g->n_nodes - s->n_main, err);
+        if (rc != ATSI_OK)
+            return rc;
+        for (uint32_t i = 0; i < n; i++) {
+            rc = req->fn(req->ctx, s->n_past + first + i, logits_row(s, i));
+            if (rc != 0)
+                return rc;
+        }
+        if (first + n == rows && n > 1) /* atsi_session_logits() is row 0 */
+            memmove(logits_row(s, 0), logits_row(s, n - 1), s->g->n_vocab * sizeof(float));
+    }
+    return ATSI_OK;
+}
+
+static int run_round(struct atsi_session *s, const struct atsi_eval *req, uint32_t rows, bool last,
+                     struct atsi_err *err)
+{
+    int rc;
+    atsi_session_set_rows(s, rows);
+    if (req->want_all == 0 && last) { /* one split for everything: the usual decode step */
+        atsi_session_set_output(s, rows - 1, 1);
+        rc = run_ops(s, 0, s->g->n_nodes, err);
+        if (rc == ATSI_OK && req->fn != NULL)
+            rc = req->fn(req->ctx, s->n_past + rows - 1, logits_row(s, 0));
+    } else {
+        rc = run_ops(s, 0, s->n_main, err);
+        if (rc == ATSI_OK && req->want_all != 0)
+            rc = output_all(s, req, rows, err);
+    }
+    s->have_logits = rc == ATSI_OK && (last || req->want_all != 0);
+    return rc;
+}
+
+static int check_request(const struct atsi_session *s, const struct atsi_eval *req,
+                         struct atsi_err *err)
+{
+    if (req->want_all != 0 && req->fn == NULL)
+        return atsi_fail(err, ATSI_EINVAL, "logits of every token need a function to take them");
+    if (req->n > s->n_ctx - s->n_past)
+        return atsi_fail(err, ATSI_ENOFIT,
+                         "%u tokens after %u do not fit a context of %u; set a longer one with -c",
+                         req->n, s->n_past, s->n_ctx);
+    for (uint32_t i = 0; i < req->n; i++)
+        if (req->ids[i] < 0 || (uint32_t)req->ids[i] >= s->g->n_vocab)
+            return atsi_fail(err, ATSI_EINVAL, "token %u: id %d is outside the vocabulary of %u", i,
+                             req->ids[i], s->g->n_vocab);
+    return ATSI_OK;
+}
+
+static void fill_inputs(struct atsi_session *s, const int32_t *ids, uint32_t rows)
+{
+    int32_t *in = s->values[s->g->in_ids].data, *pos = s->values[s->g->in_pos].data;
+    memcpy(in, ids, rows * sizeof *ids);
+    for (uint32_t i = 0; i < rows; i++)
+        pos[i] = (int32_t)(s->n_past + i);
+}
+
+static void count_round(struct atsi_session *s, uint32_t rows, uint64_t ns)
+{
+    if (rows == 1 && s->n_past > 0) {
+        s->times.decode_ns += ns;
+        s->times.n_decode++;
+    } else {
+        s->times.prefill_ns += ns;
+        s->times.n_prefill += rows;
+    }
+}
+
+int atsi_session_eval(struct atsi_session *s, const struct atsi_eval *req, struct atsi_err *err)
+{
+    const struct atsi_host *host = &s->rt->host;
+    int rc = check_request(s, req, err);
+    for (uint32_t done = 0; rc == ATSI_OK && done < req->n;) {
+        uint32_t rows = req->n - done < s->chunk ? req->n - done : s->chunk;
+        uint64_t start = host->now_ns(host->ctx);
+        if (req->cancel != NULL && *req->cancel != 0)
+            return atsi_fail(err, ATSI_EINTR, "interrupted after %u of %u tokens", done, req->n);
+        rc = atsi_pool_set_active(s->rt->pool, rows > 1 ? s->rt->n_prefill : s->rt->n_decode, err);
+        if (rc != ATSI_OK)
+            break;
+        fill_inputs(s, req->ids + done, rows);
+        rc = run_round(s, req, rows, done + rows == req->n, err);
+        if (rc != ATSI_OK)
+            break;
+        count_round(s, rows, host->now_ns(host->ctx) - start);
+        s->n_past += rows;
+        done += rows;
+    }
+    return rc;
+}
+
+float *atsi_session_logits(struct atsi_session *s)
+{
+    return s->have_logits ? logits_row(s, 0) : NULL;
+}
+
+uint32_t atsi_session_n_past(const struct atsi_session *s)
+{
+    return s->n_past;
+}
+
+int atsi_session_truncate(struct atsi_session *s, uint32_t n, struct atsi_err *err)
+{
+    if (n > s->n_past)
+        return atsi_fail(err, ATSI_EINVAL, "cannot cut a session of %u tokens at %u", s->n_past, n);
+    s->n_past = n;
+    s->have_logits = false;
+    return ATSI_OK;
+}
+
+void atsi_session_times(const struct atsi_session *s, struct atsi_session_times *out)
+{
+    *out = s->times;
+}
+
+void atsi_session_trace(struct atsi_session *s, atsi_trace_fn *fn, void *ctx)
+{
+    s->trace = fn;
+    s->trace_ctx = ctx;
+}

@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The graph under construction: growing arrays of values, nodes and KV caches, one function per
+ * kind of node.  An item begins with every operation that has a large weight or a cache; the small
+ * weightless ones belong to the item they precede.
+ */
+#include "loaders/arch/builder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct arch_graph {
+    struct atsi_graph g;
+    struct atsi_graph_value **values;
+    struct atsi_graph_node **nodes;
+    struct atsi_graph_kv **kv;
+    uint32_t room_values, room_nodes, room_kv;
+};
+
+static void graph_free(void *arg)
+{
+    struct arch_graph *a = arg;
+    if (a == NULL)
+        return;
+    for (uint32_t i = 0; i < a->g.n_values; i++)
+        free(a->values[i]); /* the name lies behind the struct */
+    for (uint32_t i = 0; i < a->g.n_nodes; i++)
+        free(a->nodes[i]);
+    for (uint32_t i = 0; i < a->g.n_kv; i++)
+        free(a->kv[i]);
+    free(a->values);
+    free(a->nodes);
+    free(a->kv);
+    free(a);
+}
+
+void arch_fail(struct arch_builder *b, int status, const char *fmt, ...)
+{
+    char msg[400];
+    va_list ap;
+    if (b->rc != ATSI_OK)
+        return;
+    va_start(ap, fmt);
+    (void)vsnprintf(msg, sizeof msg, fmt, ap);
+    va_end(ap);
+    b->rc = atsi_fail(b->err, status, "%s", msg);
+}
+
+int arch_builder_open(struct arch_builder *b, struct atsi_loaded *m, struct atsi_err *err)
+{
+    memset(b, 0, sizeof *b);
+    b->m = m;
+    b->err = err;
+    b->layer = -1;
+    b->n_file_tensors = gguf_n_tensors(m);
+    b->graph = calloc(1, sizeof *b->graph);
+    b->used = calloc((size_t)b->n_file_tensors + 1, 1);
+    if (b->graph == NULL || b->used == NULL) {
+        free(b->graph);
+        free(b->used);
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory building the graph");
+    }
+    return ATSI_OK;
+}
+
+/* ---------------------------------------------------------------- tensors */
+static void tensor_name(const struct arch_builder *b, const char *fmt, char out[96])
+{
+    /* Every format has at most one %d, the layer; checked by the callers' string literals. */
+    const char *at = strstr(fmt, "%d");
+    if (at == NULL)
+        (void)snprintf(out, 96, "%s", fmt);
+    else
+        (void)snprintf(out, 96, "%.*s%d%s", (int)(at - fmt), fmt, b->layer, at + 2);
+}
+
+bool arch_has_tensor(const struct arch_builder *b, const char *fmt)
+{
+    char name[96];
+    tensor_name(b, fmt, name);
+    return gguf_tensor_find(b->m, name) >= 0;
+}
+
+static void shape_text(const uint64_t *ne, uint32_t n, char out[96])
+{
+    size_t at = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < n && at < 80; i++)
+        at += (size_t)snprintf(out + at, 96 - at, "%s%llu", i > 0 ? " x " : "",
+                               (unsigned long long)ne[i]);
+}
+
+static bool same_shape(const struct atsi_tensor *t, struct arch_shape s)
+{
+    for (uint32_t i = 0; i < 4; i++) {
+        uint64_t want = i < 3 && s.ne[i] != 0 ? s.ne[i] : 1;
+        uint64_t have = i < t->n_dims ? t->ne[i] : 1;
+        if (want != have)
+            return false;
+    }
+    return true;
+}
+
+static uint32_t shape_dims(struct arch_shape s)
+{
+    uint32_t n = 0;
+    while (n < 3 && s.ne[n] != 0)
+        n++;
+    return n;
+}
+
+int32_t arch_tensor_opt(struct arch_builder *b, const char *fmt, struct arch_shape shape)
+{
+    char name[96], want[96], have[96];
+    int index;
+    const struct atsi_tensor *t;
+    if (b->rc != ATSI_OK)
+        return -1;
+    tensor_name(b, fmt, name);
+    index = gguf_tensor_find(b->m, name);
+    if (index < 0)
+        return -1;
+    t = gguf_tensor(b->m, index);
+    if (!same_shape(t, shape)) {
+        shape_text(shape.ne, shape_dims(shape), want);
+        shape_text(t->ne, t->n_dims, have);
+        arch_fail(b, ATSI_EFORMAT, "tensor %s: shape %s, but the hyperparameters ask for %s", name,
+                  have, want);
+        return -1;
+    }
+    if ((uint32_t)index < b->n_file_tensors)
+        b->used[index] = 1;
+    return index;
+}
+
+int32_t arch_tensor(struct arch_builder *b, const char *fmt, struct arch_shape shape)
+{
+    int32_t index = arch_tensor_opt(b, fmt, shape);
+    char name[96];
+    if (index < 0 && b->rc == ATSI_OK) {
+        tensor_name(b, fmt, name);
+        arch_fail(b, ATSI_EFORMAT, "tensor %s is missing (architecture %s needs it)", name,
+                  gguf_arch(b->m));
+    }
+    return index;
+}
+
+void arch_skip(struct arch_builder *b, const char *prefix)
+{
+    for (uint32_t i = 0; i < b->n_file_tensors; i++)
+        if (strncmp(gguf_tensor(b->m, (int)i)->name, prefix, strlen(prefix)) == 0)
+            b->used[i] = 1;
+}
+
+int32_t arch_constant(struct arch_builder *b, const char *name, uint64_t n, const float *data)
+{
+    int index;
+    if (b->rc != ATSI_OK)
+        return -1;
+    index = gguf_add_constant(b->m, name, ATSI_TYPE_F32, 1, &n, data, b->err);
+    if (index < 0) {
+        b->rc = index;
+        return -1;
+    }
+    return index;
+}
+
+/* A vector the kernels read as f32 (norms, biases, frequencies). */
+static void need_f32(struct arch_builder *b, int32_t w)
+{
+    const struct atsi_tensor *t;
+    if (b->rc != ATSI_OK || w < 0)
+        return;
+    t = gguf_tensor(b->m, w);
+    if (t->type != ATSI_TYPE_F32)
+        arch_fail(b, ATSI_ENOTSUP, "tensor %s: type %s, but vectors must be F32", t->name,
+                  atsi_type_info(t->type) != NULL ? atsi_type_info(t->type)->name : "?");
+}
+
+/* ---------------------------------------------------------------- growing the graph */
+/* Room for one more pointer in a growing array. */
+static bool room(struct arch_builder *b, void *array, uint32_t n, uint32_t *cap)
+{
+    void **at = array, *grown;
+    if (b->rc != ATSI_OK)
+        return false;
+    if (n < *cap)
+        return true;
+    *cap = *cap == 0 ? 256 : *cap * 2;
+    memcpy(&grown, at, sizeof grown);
+    grown = realloc(grown, *cap * sizeof(void *));
+    if (grown == NULL) {
+        arch_fail(b, ATSI_ENOMEM, "out of memory building the graph");
+        return false;
+    }
+    memcpy(at, &grown, sizeof grown);
+    return true;
+}
+
+static int32_t add_value(struct arch_builder *b, const char *name, uint32_t type, uint64_t width)
+{
+    struct arch_graph *a = b->graph;
+    struct atsi_graph_value *v;
+    size_t size = sizeof *v + strlen(name) + 16;
+    if (!room(b, &a->values, a->g.n_values, &a->room_values))
+        return -1;
+    v = calloc(1, size);
+    if (v == NULL) {
+        arch_fail(b, ATSI_ENOMEM, "out of memory building the graph");
+        return -1;
+    }
+    if (b->layer >= 0)
+        (void)snprintf((char *)(v + 1), size - sizeof *v, "%s-%d", name, b->layer);
+    else
+        (void)snprintf((char *)(v + 1), size - sizeof *v, "%s", name);
+    *v = (struct atsi_graph_value){sizeof *v, type, width, (const char *)(v + 1)};
+    a->values[a->g.n_values] = v;
+    return (int32_t)a->g.n_values++;
+}
+
+static bool starts_item(uint32_t kind)
+{
+    return kind == ATSI_OP_EMBED || kind == ATSI_OP_MATMUL || kind == ATSI_OP_MATMUL_ID ||
+           kind == ATSI_OP_ATTN;
+}
+
+/* A node of the current layer and item; NULL after a failure. */
+static struct atsi_graph_node *add_node(struct arch_builder *b, uint32_t kind, int32_t dst)
+{
+    struct arch_graph *a = b->graph;
+    struct atsi_graph_node *n;
+    if (dst < 0 || !room(b, &a->nodes, a->g.n_nodes, &a->room_nodes))
+        return NULL;
+    n = calloc(1, sizeof *n);
+    if (n == NULL) {
+        arch_fail(b, ATSI_ENOMEM, "out of memory building the graph");
+        return NULL;
+    }
+    *n = (struct atsi_graph_node){.struct_size = sizeof *n,
+                                  .kind = kind,
+                                  .flags = b->flags,
+                                  .item = b->n_items,
+                                  .role = b->role,
+                                  .layer = b->layer,
+                                  .src = {-1, -1, -1, -1},
+                                  .weight = {-1, -1},
+                                  .dst = {dst, -1},
+                                  .kv = -1};
+    if (starts_item(kind))
+        b->n_items++;
+    a->nodes[a->g.n_nodes++] = n;
+    return n;
+}
+
+static uint64_t width(const struct arch_builder *b, int32_t v)
+{
+    return b->graph->values[v]->width;
+}
+
+static uint64_t ne(const struct arch_builder *b, int32_t w, uint32_t dim)
+{
+    const struct atsi_tensor *t = gguf_tensor(b->m, w);
+    return dim < t->n_dims ? t->ne[dim] : 1;
+}
+
+/* The inputs of an operation exist and the width fits the weight: our own bug otherwise, but never
+ * a crash. */
+static bool ready(struct arch_builder *b, int32_t x, int32_t y)
+{
+    if (b->rc == ATSI_OK && (x < 0 || y < 0))
+        arch_fail(b, ATSI_EINVAL, "an operation of architecture %s lacks an input",
+                  gguf_arch(b->m));
+    return b->rc == ATSI_OK;
+}
+
+static bool fits(struct arch_builder *b, const char *name, int32_t x, uint64_t want)
+{
+    if (width(b, x) != want)
+        arch_fail(b, ATSI_EFORMAT, "%s: input of width %llu meets a weight of width %llu", name,
+                  (unsigned long long)width(b, x), (unsigned long long)want);
+    return b->rc == ATSI_OK;
+}
+
+/* ---------------------------------------------------------------- nodes */
+int32_t arch_input(struct arch_builder *b, const char *name)
+{
+    return b->rc == ATSI_OK ? add_value(b, name, ATSI_TYPE_I32, 1) : -1;
+}
+
+/* The common shape: one output, up to two inputs, one weight. */
+static int32_t simple(struct arch_builder *b, uint32_t kind, const char *name, uint64_t out_width,
+                      int32_t x, int32_t y, int32_t w, struct atsi_graph_node **node_out)
+{
+    int32_t dst = add_value(b, name, ATSI_TYPE_F32, out_width);
+    struct atsi_graph_node *n = add_node(b, kind, dst);
+    if (n == NULL)
+        return -1;
+    n->src[0] = x;
+    n->src[1] = y;
+    n->weight[0] = w;
+    if (node_out != NULL)
+        *node_out = n;
+    return dst;
+}
+
+int32_t arch_embed(struct arch_builder *b, const char *name, int32_t ids, int32_t table)
+{
+    if (!ready(b, ids, table))
+        return -1;
+    return simple(b, ATSI_OP_EMBED, name, ne(b, table, 0), ids, -1, table, NULL);
+}
+
+int32_t arch_rms_norm(struct arch_builder *b, const char *name, int32_t x, int32_t w)
+{
+    struct atsi_graph_node *n = NULL;
+    int32_t out;
+    if (!ready(b, x, w))
+        return -1;
+    need_f32(b, w);
+    if (width(b, x) % ne(b, w, 0) != 0)
+        arch_fail(b, ATSI_EFORMAT, "%s: norm of %llu over a row of %llu", name,
+                  (unsigned long long)ne(b, w, 0), (unsigned long long)width(b, x));
+    if (b->rc != ATSI_OK)
+        return -1;
+    out = simple(b, ATSI_OP_RMS_NORM, name, width(b, x), x, -1, w, &n);
+    if (n != NULL)
+        n->p.norm.eps = b->hp.norm_eps;
+    return out;
+}
+
+int32_t arch_matmul(struct arch_builder *b, const char *name, int32_t x, int32_t w, int32_t bias)
+{
+    struct atsi_graph_node *n = NULL;
+    int32_t out;
+    need_f32(b, bias);
+    if (!ready(b, x, w) || !fits(b, name, x, ne(b, w, 0)))
+        return -1;
+    out = simple(b, ATSI_OP_MATMUL, name, ne(b, w, 1), x, -1, w, &n);
+    if (n != NULL)
+        n->weight[1] = bias;
+    return out;
+}
+
+int32_t arch_rope_table(struct arch_builder *b, const char *name, int32_t pos, int32_t freqs,
+                        float magnitude)
+{
+    struct atsi_graph_node *n = NULL;
+    int32_t out;
+    if (!ready(b, pos, freqs))
+        return -1;
+    out = simple(b, ATSI_OP_ROPE_TABLE, name, 2 * ne(b, freqs, 0), pos, -1, freqs, &n);
+    if (n != NULL) {
+        n->p.rope.n_rot = b->hp.n_rot;
+        n->p.rope.magnitude = magnitude;
+    }
+    return out;
+}
+
+int32_t arch_rope(struct arch_builder *b, const char *name, int32_t x, int32_t table,
+                  uint32_t n_head, uint32_t head_dim, uint32_t mode)
+{
+    struct atsi_graph_node *n = NULL;
+    int32_t out;
+    if (!ready(b, x, table) || !fits(b, name, x, (uint64_t)n_head * head_dim))
+        return -1;
+    out = simple(b, ATSI_OP_ROPE, name, width(b, x), x, table, -1, &n);
+    if (n != NULL) {
+        n->p.rope.n_head = n_head;
+        n->p.rope.head_dim = head_dim;
+        n->p.rope.n_rot = b->hp.n_rot;
+        n->p.rope.mode = mode;
+    }
+    return out;
+}
+
+static int32_t add_kv(struct arch_builder *b, uint32_t n_head_kv)
+{
+    struct arch_graph *a = b->graph;
+    struct atsi_graph_kv *kv;
+    if (!room(b, &a->kv, a->g.n_kv, &a->room_kv))
+        return -1;
+    kv = calloc(1, sizeof *kv);
+    if (kv == NULL) {
+        arch_fail(b, ATSI_ENOMEM, "out of memory building the graph");
+        return -1;
+    }
+    *kv =
+        (struct atsi_graph_kv){sizeof *kv, n_head_kv, b->hp.head_dim_k, b->hp.head_dim_v, b->layer};
+    a->kv[a->g.n_kv] = kv;
+    return (int32_t)a->g.n_kv++;
+}
+
+int32_t arch_attn(struct arch_builder *b, const char *name, int32_t q, int32_t k, int32_t v,
+                  int32_t pos)
+{
+    const struct arch_hparams *hp = &b->hp;
+    uint32_t h, hkv;
+    struct atsi_graph_node *n = NULL;
+    int32_t out, kv;
+    if (!ready(b, q, k) || !ready(b, v, pos))
+        return -1;
+    h = hp->n_head[b->layer];
+    hkv = hp->n_head_kv[b->layer];
+    if (!fits(b, name, q, (uint64_t)h * hp->head_dim_k) ||
+        !fits(b, name, k, (uint64_t)hkv * hp->head_dim_k) ||
+        !fits(b, name, v, (uint64_t)hkv * hp->head_dim_v))
+        return -1;
+    kv = add_kv(b, hkv);
+    out = simple(b, ATSI_OP_ATTN, name, (uint64_t)h * hp->head_dim_v, q, k, -1, &n);
+    if (n == NULL)
+        return -1;
+    n->src[2] = v;
+    n->src[3] = pos;
+    n->kv = kv;
+    n->role = ATSI_ROLE_ATTN;
+    n->p.attn.n_head = h;
+    n->p.attn.n_head_kv = hkv;
+    n->p.attn.head_dim_k = hp->head_dim_k;
+    n->p.attn.head_dim_v = hp->head_dim_v;
+    n->p.attn.scale = hp->attn_scale;
+    return out;
+}
+
+int32_t arch_swiglu(struct arch_builder *b, const char *name, int32_t gate, int32_t up)
+{
+    if (!ready(b, gate, up) || !fits(b, name, gate, width(b, up)))
+        return -1;
+    return simple(b, ATSI_OP_SWIGLU, name, width(b, up), gate, up, -1, NULL);
+}
+
+int32_t arch_add(struct arch_builder *b, const char *name, int32_t x, int32_t y)
+{
+    if (!ready(b, x, y) || !fits(b, name, x, width(b, y)))
+        return -1;
+    return simple(b, ATSI_OP_ADD, name, width(b, x), x, y, -1, NULL);
+}
+
+int32_t arch_topk(struct arch_builder *b, int32_t logits, uint32_t k, int32_t *weights_out)
+{
+    int32_t ids, weights;
+    struct atsi_graph_node *n;
+    *weights_out = -1;
+    if (!ready(b, logits, 0))
+        return -1;
+    ids = add_value(b, "ffn_moe_topk", ATSI_TYPE_I32, k);
+    weights = add_value(b, "ffn_moe_weights_norm", ATSI_TYPE_F32, k);
+    n = add_node(b, ATSI_OP_TOPK, ids);
+    if (n == NULL || weights < 0)
+        return -1;
+    n->src[0] = logits;
+    n->dst[1] = weights;
+    n->p.moe.n_used = k;
+    *weights_out = weights;
+    return ids;
+}
+
+int32_t arch_matmul_id(struct arch_builder *b, const char *name, int32_t x, int32_t ids, int32_t w,
+                       int32_t bias)
+{
+    struct atsi_graph_node *n = NULL;
+    uint64_t k;
+    int32_t out;
+    need_f32(b, bias);
+    if (!ready(b, x, ids) || !ready(b, w, 0))
+        return -1;
+    k = width(b, ids);
+    if (width(b, x) != ne(b, w, 0) && !fits(b, name, x, k * ne(b, w, 0)))
+        return -1;
+    out = simple(b, ATSI_OP_MATMUL_ID, name, k * ne(b, w, 1), x, ids, w, &n);
+    if (n != NULL) {
+        n->weight[1] = bias;
+        n->p.moe.n_used = (uint32_t)k;
+    }
+    return out;
+}
+
+int32_t arch_moe_sum(struct arch_builder *b, const char *name, int32_t y, int32_t weights)
+{
+    struct atsi_graph_node *n = NULL;
+    int32_t out;
+    if (!ready(b, y, weights))
+        return -1;
+    out = simple(b, ATSI_OP_MOE_SUM, name, width(b, y) / width(b, weights), y, weights, -1, &n);
+    if (n != NULL)
+        n->p.moe.n_used = (uint32_t)width(b, weights);
+    return out;
+}
+
+/* ---------------------------------------------------------------- the end */
+/* A tensor nobody asked for changes the answer if it matters: better an error than wrong text. */
+static void check_unused(struct arch_builder *b)
+{
+    for (uint32_t i = 0; i < b->n_file_tensors && b->rc == ATSI_OK; i++)
+        if (b->used[i] == 0)
+            arch_fail(
+                b, ATSI_ENOTSUP,
+                "tensor %s has no place in architecture %s as known here; a newer version may "
+                "be needed",
+                gguf_tensor(b->m, (int)i)->name, gguf_arch(b->m));
+}
+
+static uint64_t count_params(const struct arch_builder *b)
+{
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < b->n_file_tensors; i++) {
+        const struct atsi_tensor *t = gguf_tensor(b->m, (int)i);
+        uint64_t n = 1;
+        for (uint32_t d = 0; d < t->n_dims; d++)
+            n *= t->ne[d]; /* the container checked that this fits */
+        total += n;
+    }
+    return total;
+}
+
+int arch_builder_finish(struct arch_builder *b, int32_t in_ids, int32_t in_pos, int32_t logits)
+{
+    struct arch_graph *a = b->graph;
+    check_unused(b);
+    free(b->used);
+    b->used = NULL;
+    if (b->rc != ATSI_OK) {
+        graph_free(a);
+        return b->rc;
+    }
+    a->g.struct_size = sizeof a->g;
+    a->g.values = (const struct atsi_graph_value *const *)a->values;
+    a->g.nodes = (const struct atsi_graph_node *const *)a->nodes;
+    a->g.kv = (const struct atsi_graph_kv *const *)a->kv;
+    a->g.n_items = b->n_items;
+    a->g.in_ids = in_ids;
+    a->g.in_pos = in_pos;
+    a->g.out_logits = logits;
+    a->g.n_vocab = b->hp.n_vocab;
+    a->g.n_embd = b->hp.n_embd;
+    a->g.n_layer = b->hp.n_layer;
+    a->g.n_ctx_train = b->hp.n_ctx_train;
+    a->g.n_params = count_params(b);
+    gguf_set_graph(b->m, &a->g, graph_free, a);
+    return ATSI_OK;
+}

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Everything that must hold before a change lands: formatter, linters, warnings as errors with gcc and
+# clang, all tests plain and under sanitizers.  Installs what is missing.
+#   scripts/check.sh          the usual run
+#   scripts/check.sh --full   long runs too: linters on every file with all checks, fuzzing
+set -euo pipefail
+cd "$(dirname "$0")/.."
+full=0
+case "${1:-}" in
+  --full) full=1 ;;
+  "") ;;
+  *) echo "usage: scripts/check.sh [--full]" >&2; exit 2 ;;
+esac
+
+step() { printf '\n== %s (%s s)\n' "$1" "$SECONDS"; }
+
+step "packages"
+scripts/packages.sh gcc g++ libc6-dev clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 cppcheck \
+  binutils cmake ninja-build pkg-config libhwloc-dev libinih-dev libcmocka-dev libpcre2-dev \
+  libjansson-dev libutf8proc-dev
+command -v nvcc >/dev/null 2>&1 || echo "nvcc is not here: nothing of CUDA is compiled"
+
+sources=$(git ls-files '*.c' '*.h' 2>/dev/null || find core text loaders plugins cli include tests -name '*.[ch]')
+
+step "format (clang-format-14)"
+# shellcheck disable=SC2086 # a list of files without blanks
+clang-format-14 --dry-run --Werror $sources
+
+step "build with gcc, warnings are errors"
+cmake --preset gcc-werror >/dev/null
+cmake --build build-gcc
+
+step "build with clang, warnings are errors"
+cmake --preset clang-werror >/dev/null
+cmake --build build-clang
+
+step "lint (cppcheck)"
+cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
+  --suppressions-list=.cppcheck -I . -I include -D_GNU_SOURCE -j "$(nproc)" core text loaders cli \
+  plugins/cpu_common plugins/cpu_ref
+
+step "lint (clang-tidy-14)"
+tidy=$(grep -E '^(core|text|loaders|cli|plugins/cpu_common)/.*\.c$' <<<"$sources")
+if [ "$full" = 1 ]; then
+  tidy=$(grep -E '^(core|text|loaders|cli|plugins)/.*\.c$' <<<"$sources")
+fi
+xargs -P "$(nproc)" -n 4 clang-tidy-14 --quiet -p build-clang <<<"$tidy" 2>&1 |
+  grep -vE '^[0-9]+ warnings (generated|treated)|^Suppressed|^Use -header-filter' || true
+test "${PIPESTATUS[0]}" = 0
+
+step "build and test under AddressSanitizer and UndefinedBehaviorSanitizer"
+cmake --preset asan >/dev/null
+cmake --build build-asan
+ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1 \
+  ctest --test-dir build-asan -j "$(nproc)" --output-on-failure
+
+step "build and test the pool under ThreadSanitizer"
+cmake --preset tsan >/dev/null
+cmake --build build-tsan --target test_pool
+ctest --test-dir build-tsan -R '^test_pool$' --output-on-failure
+
+if [ "$full" = 1 ]; then
+  step "fuzz the loader (5 minutes)"
+  cmake --preset clang-werror -B build-fuzz -DATSINFER_FUZZ=ON -DATSINFER_SANITIZE=address,undefined >/dev/null
+  cmake --build build-fuzz --target fuzz_gguf
+  build-fuzz/bin/fuzz_gguf -max_total_time=300 -max_len=65536 -rss_limit_mb=2048
+fi
+
+step "test"
+ctest --test-dir build-gcc -j "$(nproc)" --output-on-failure
