@@ -22,7 +22,7 @@
 enum reg { EAX, EBX, ECX, EDX };
 
 /* XCR0: the register state that the operating system saves. */
-#define XCR0_AVX ((UINT64_C(1) << 1) | (UINT64_C(1) << 2))                           /* XMM, YMM */
+#define XCR0_AVX ((UINT64_C(1) << 1) | (UINT64_C(1) << 2)) /* XMM, YMM */
 #define XCR0_AVX512 (XCR0_AVX | (UINT64_C(1) << 5) | (UINT64_C(1) << 6) | (UINT64_C(1) << 7))
 #define XCR0_AMX ((UINT64_C(1) << 17) | (UINT64_C(1) << 18)) /* tile configuration, tile data */
 
@@ -235,8 +235,8 @@ static bool is_one_of(uint32_t x, const uint32_t *list, size_t n)
  * Rocket Lake).  That microcode cannot be seen from user code; it is assumed to be loaded. */
 static bool gathers_slowly(const struct atsi_cpu_caps *c)
 {
-    static const uint32_t intel[] = {0x3c, 0x3f, 0x45, 0x46, 0x4e, 0x5e, 0x55, 0x8e, 0x9e, 0xa5,
-                                     0xa6, 0x6a, 0x6c, 0x7d, 0x7e, 0x8c, 0x8d, 0xa7};
+    static const uint32_t intel[] = {0x3c, 0x3f, 0x45, 0x46, 0x4e, 0x5e, 0x55, 0x8e, 0x9e,
+                                     0xa5, 0xa6, 0x6a, 0x6c, 0x7d, 0x7e, 0x8c, 0x8d, 0xa7};
     if ((c->caps & ATSI_CPU_AVX2) == 0)
         return false;
     if (strcmp(c->vendor, "AuthenticAMD") == 0 || strcmp(c->vendor, "HygonGenuine") == 0)
@@ -245,9 +245,10 @@ static bool gathers_slowly(const struct atsi_cpu_caps *c)
            is_one_of(c->model, intel, sizeof intel / sizeof intel[0]);
 }
 
-/* 512-bit code that loses to 256-bit code: Intel server cores before VNNI (Skylake-SP and -X, Cannon
- * Lake) lower their clock under it and gain no new instruction for it.  Zen 4 runs it on 256-bit
- * units too, but at full clock and with half the instructions to decode, which is a gain. */
+/* 512-bit code that loses to 256-bit code: Intel server cores before VNNI (Skylake-SP and -X,
+ * Cannon Lake) lower their clock under it and gain no new instruction for it.  Zen 4 runs it on
+ * 256-bit units too, but at full clock and with half the instructions to decode, which is a gain.
+ */
 static bool slow_at_512(const struct atsi_cpu_caps *c)
 {
     return strcmp(c->vendor, "GenuineIntel") == 0 && (c->caps & ATSI_CPU_AVX512BW) != 0 &&
@@ -333,10 +334,10 @@ static int take_leaf(struct source *s, const char *p, const char *path, unsigned
         if (s->leaves[i].leaf == v[0] && s->leaves[i].subleaf == v[1])
             return atsi_fail(err, ATSI_EFORMAT, "%s:%u: leaf %llx.%llx is already given", path,
                              line, (unsigned long long)v[0], (unsigned long long)v[1]);
-    s->leaves[s->n++] = (struct leaf){(uint32_t)v[0],
-                                      (uint32_t)v[1],
-                                      {(uint32_t)v[2], (uint32_t)v[3], (uint32_t)v[4],
-                                       (uint32_t)v[5]}};
+    s->leaves[s->n++] =
+        (struct leaf){(uint32_t)v[0],
+                      (uint32_t)v[1],
+                      {(uint32_t)v[2], (uint32_t)v[3], (uint32_t)v[4], (uint32_t)v[5]}};
     return ATSI_OK;
 }
 

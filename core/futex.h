@@ -54,9 +54,9 @@ static inline void spin_pause(void)
 #endif
 }
 
-/* One step of a spin; false when it is time to sleep.  Without a budget the CPU is offered to others
- * n_yields times instead.  The clock is read every 32 pauses (about 0.5 to 1.5 us), so the usual
- * short wait never reads it. */
+/* One step of a spin; false when it is time to sleep.  Without a budget the CPU is offered to
+ * others n_yields times instead.  The clock is read every 32 pauses (about 0.5 to 1.5 us), so the
+ * usual short wait never reads it. */
 static inline bool spin_step(struct spin *s)
 {
     if (s->budget_ns == 0) {

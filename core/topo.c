@@ -109,17 +109,19 @@ static int set_source(hwloc_topology_t h, const char *source, struct atsi_err *e
         if (rc != ATSI_OK)
             return rc;
         if (hwloc_topology_set_xml(h, source) != 0)
-            return atsi_fail(err, ATSI_EFORMAT, "topology %s: not an hwloc XML description", source);
+            return atsi_fail(err, ATSI_EFORMAT, "topology %s: not an hwloc XML description",
+                             source);
         return ATSI_OK;
     }
     rc = check_synthetic(source, err);
     if (rc != ATSI_OK)
         return rc;
     if (hwloc_topology_set_synthetic(h, source) != 0)
-        return atsi_fail(err, ATSI_EFORMAT,
-                         "topology \"%.100s\": neither a file ending in .xml nor a description such "
-                         "as \"pack:1 core:4 pu:2\"",
-                         source);
+        return atsi_fail(
+            err, ATSI_EFORMAT,
+            "topology \"%.100s\": neither a file ending in .xml nor a description such "
+            "as \"pack:1 core:4 pu:2\"",
+            source);
     return ATSI_OK;
 }
 
@@ -173,7 +175,8 @@ static uint32_t numa_of(hwloc_topology_t h, hwloc_obj_t pu)
     return 0;
 }
 
-/* CPUs that threads of this process may be put on. */
+/* CPUs that threads of this process may be put on: those of all its threads together, because an
+ * earlier runtime may have pinned the calling one. */
 static hwloc_bitmap_t usable_set(hwloc_topology_t h)
 {
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
@@ -181,7 +184,7 @@ static hwloc_bitmap_t usable_set(hwloc_topology_t h)
         return NULL;
     if (hwloc_topology_is_thissystem(h) == 0)
         hwloc_bitmap_fill(set);
-    else if (hwloc_get_cpubind(h, set, HWLOC_CPUBIND_THREAD) != 0 ||
+    else if (hwloc_get_cpubind(h, set, HWLOC_CPUBIND_PROCESS) != 0 ||
              hwloc_bitmap_and(set, set, hwloc_topology_get_allowed_cpuset(h)) != 0)
         (void)hwloc_bitmap_copy(set, hwloc_topology_get_allowed_cpuset(h));
     return set;
@@ -254,10 +257,13 @@ static void fill_caches(hwloc_topology_t h, struct atsi_topo *t)
     static const hwloc_obj_type_t types[] = {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE,
                                              HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L4CACHE,
                                              HWLOC_OBJ_L5CACHE};
+    /* Without cores in the description each CPU counts as one, as in fill_cpu(). */
+    hwloc_obj_type_t core =
+        hwloc_get_nbobjs_by_type(h, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
     for (uint32_t level = 1; level <= sizeof types / sizeof types[0]; level++) {
         hwloc_obj_t c = NULL;
         while ((c = hwloc_get_next_obj_by_type(h, types[level - 1], c)) != NULL) {
-            int cores = hwloc_get_nbobjs_inside_cpuset_by_type(h, c->cpuset, HWLOC_OBJ_CORE);
+            int cores = hwloc_get_nbobjs_inside_cpuset_by_type(h, c->cpuset, core);
             add_cache(t, level, c->attr->cache.size, (uint32_t)(cores > 0 ? cores : 1));
         }
     }

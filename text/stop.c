@@ -14,11 +14,11 @@
 #include "text/vocab_meta.h"
 
 /* What a well-known text means. */
-#define R_STOP 1u     /* ends generation */
-#define R_EOT 2u      /* end of turn, when no key names one; earlier rows first */
-#define R_EOM 4u      /* end of message */
-#define R_FIM 8u      /* fill-in-the-middle marker */
-#define R_ALWAYS 16u  /* gpt-oss: part of the message format, always written out */
+#define R_STOP 1u    /* ends generation */
+#define R_EOT 2u     /* end of turn, when no key names one; earlier rows first */
+#define R_EOM 4u     /* end of message */
+#define R_FIM 8u     /* fill-in-the-middle marker */
+#define R_ALWAYS 16u /* gpt-oss: part of the message format, always written out */
 
 enum known_token {
     K_EOT_ID,
@@ -127,6 +127,7 @@ static void apply_known(struct atsi_vocab *v, int32_t found[N_KNOWN])
     bool harmony = found[K_RETURN] >= 0 && found[K_CALL] >= 0 && found[K_END] >= 0;
     if (harmony) { /* gpt-oss: <|end|> closes a message of an answer, not the answer */
         v->type[found[K_END]] = ATSI_TOKEN_USER;
+        v->flags[found[K_END]] &= (uint8_t)~ATSI_TOKEN_STOPS;
         found[K_END] = -1;
     }
     if (found[K_TOOL_RESPONSE] >= 0)
@@ -136,8 +137,7 @@ static void apply_known(struct atsi_vocab *v, int32_t found[N_KNOWN])
             continue;
         if ((known[k].roles & R_STOP) != 0)
             mark_stop(v, found[k]);
-        v->type[found[k]] =
-            (known[k].roles & R_ALWAYS) != 0 ? ATSI_TOKEN_USER : ATSI_TOKEN_CONTROL;
+        v->type[found[k]] = (known[k].roles & R_ALWAYS) != 0 ? ATSI_TOKEN_USER : ATSI_TOKEN_CONTROL;
         if ((known[k].roles & R_EOT) != 0 && v->eot < 0)
             v->eot = found[k];
         if ((known[k].roles & R_EOM) != 0 && v->eom < 0)

@@ -106,8 +106,8 @@ static bool add_raw(struct atsi_vocab *v, uint32_t id, struct atsi_bytes *tmp)
     if (v->kind == ATSI_VOCAB_SPM)
         return spm_raw(v, id, p, n, tmp) && atsi_strmap_put(&v->map, id);
     tmp->n = 0;
-    return atsi_bpe_alphabet_decode(p, n, tmp, &pure) && atsi_strlist_add(&v->raw, tmp->p, tmp->n) &&
-           (!pure || atsi_strmap_put(&v->map, id));
+    return atsi_bpe_alphabet_decode(p, n, tmp, &pure) &&
+           atsi_strlist_add(&v->raw, tmp->p, tmp->n) && (!pure || atsi_strmap_put(&v->map, id));
 }
 
 static int read_texts(struct atsi_vocab *v, const struct atsi_meta *tokens, struct atsi_err *err)

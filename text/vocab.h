@@ -35,10 +35,10 @@ struct atsi_vocab {
     struct atsi_strlist raw;
     /* SPM: text -> id.  BPE: raw -> id, of tokens spelled in the byte alphabet. */
     struct atsi_strmap map;
-    uint8_t *type;  /* enum atsi_token_type */
-    uint8_t *flags; /* ATSI_TOKEN_* */
-    uint32_t *prio; /* SPM: merge priority, lower is better; else NULL */
-    int32_t byte_id[256]; /* id of each single byte, -1: none */
+    uint8_t *type;                            /* enum atsi_token_type */
+    uint8_t *flags;                           /* ATSI_TOKEN_* */
+    uint32_t *prio;                           /* SPM: merge priority, lower is better; else NULL */
+    int32_t byte_id[256];                     /* id of each single byte, -1: none */
     int32_t bos, eos, eot, eom, unk, pad, nl; /* -1: none */
     bool add_bos, add_eos, add_space_prefix;
 };

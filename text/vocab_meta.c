@@ -8,8 +8,8 @@
 
 static const char *type_name(uint32_t type)
 {
-    static const char *const names[] = {"u8",     "i8",    "u16", "i16", "u32", "i32", "f32", "bool",
-                                        "string", "array", "u64", "i64", "f64"};
+    static const char *const names[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
+                                        "bool", "string", "array", "u64", "i64", "f64"};
     return type < sizeof names / sizeof names[0] ? names[type] : "an unknown type";
 }
 

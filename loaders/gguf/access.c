@@ -43,6 +43,7 @@ static int look_up(const struct atsi_loaded *m, const char *key, enum gguf_need 
                    struct atsi_meta *v, struct atsi_err *err)
 {
     char buf[192];
+    memset(v, 0, sizeof *v);
     if (gguf_meta_find(m, key, v) == ATSI_OK)
         return 1;
     if (need == GGUF_OPTIONAL)

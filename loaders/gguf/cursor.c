@@ -166,6 +166,6 @@ int gguf_cursor_check_count(const struct gguf_cursor *c, uint64_t count, uint64_
         return ATSI_OK;
     return atsi_fail(err, ATSI_EFORMAT,
                      "a count of %" PRIu64 " is impossible: the %" PRIu64
-                     " bytes after byte %" PRIu64 " hold at most %" PRIu64,
+                     " bytes after byte %" PRIu64 " hold at most %" PRIu64 " (truncated file?)",
                      count, gguf_cursor_remaining(c), c->pos, fits);
 }

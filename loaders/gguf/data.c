@@ -63,12 +63,18 @@ static uint64_t memory_available(void)
     return out;
 }
 
+/* Start of the page that holds the first data byte. */
+static uint64_t first_page(const struct gguf_shard *s, uint64_t page)
+{
+    return s->memory.first / page * page;
+}
+
 /* ---------------------------------------------------------------- mmap */
 /* Reserves room for the file part and the zero page, then puts the file over its beginning. */
 static int map_file(struct gguf_shard *s, uint64_t page, struct atsi_err *err)
 {
     struct gguf_memory *m = &s->memory;
-    uint64_t start = m->first / page * page, bytes = m->last - start;
+    uint64_t start = first_page(s, page), bytes = m->last - start;
     uint8_t *p;
     m->map_bytes = (size_t)((bytes + page - 1) / page * page + GGUF_PAD_BYTES);
     p = mmap(NULL, m->map_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -87,7 +93,7 @@ static int map_file(struct gguf_shard *s, uint64_t page, struct atsi_err *err)
 
 static int load_mmap(struct gguf_shard *s, struct load *ld, struct atsi_err *err)
 {
-    uint64_t start = s->memory.first / ld->page * ld->page, bytes = s->memory.last - start;
+    uint64_t start = first_page(s, ld->page), bytes = s->memory.last - start;
     int st = map_file(s, ld->page, err);
     for (uint64_t at = 0; at < bytes && st == ATSI_OK; at += STEP_BYTES) {
         uint64_t n = bytes - at < STEP_BYTES ? bytes - at : STEP_BYTES;
@@ -102,7 +108,7 @@ static int load_mmap(struct gguf_shard *s, struct load *ld, struct atsi_err *err
 static int allocate(struct gguf_shard *s, uint64_t page, struct atsi_err *err)
 {
     struct gguf_memory *m = &s->memory;
-    uint64_t start = m->first / page * page;
+    uint64_t start = first_page(s, page);
     void *p;
     m->map_bytes = (size_t)((m->last - start + page - 1) / page * page + GGUF_PAD_BYTES);
     p = mmap(NULL, m->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -164,7 +170,7 @@ static int read_step(struct gguf_shard *s, struct load *ld, bool *direct, uint8_
 
 static int load_read(struct gguf_shard *s, struct load *ld, struct atsi_err *err)
 {
-    uint64_t start = s->memory.first / ld->page * ld->page, at = start;
+    uint64_t start = first_page(s, ld->page), at = start;
     bool direct = false;
     int st = allocate(s, ld->page, err);
     if (st == ATSI_OK && ld->params->mode == ATSI_LOAD_DIRECT) {
@@ -237,7 +243,7 @@ int gguf_data_load(struct gguf_shard *shards, uint32_t n_shards,
         ld.page = (uint64_t)page;
     for (uint32_t i = 0; i < n_shards; i++) {
         set_extent(&shards[i]);
-        ld.total += shards[i].memory.last - shards[i].memory.first;
+        ld.total += shards[i].memory.last - first_page(&shards[i], ld.page);
     }
     ld.will_need = ld.total <= available;
     st = check_memory(&ld, available, err);

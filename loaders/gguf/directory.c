@@ -85,9 +85,11 @@ int gguf_directory_parse(struct gguf_cursor *c, struct gguf_head *head, uint64_t
     for (uint32_t i = 0; i < n_records; i++) {
         struct gguf_record r = {0};
         char shown[GGUF_SHOW];
-        int st = gguf_vector_grow((void **)&head->records, i, &cap, sizeof r, err);
-        if (st != ATSI_OK)
-            return st;
+        void *grown = gguf_vector_grow(head->records, i, &cap, sizeof r);
+        int st;
+        if (grown == NULL)
+            return atsi_fail(err, ATSI_ENOMEM, "no memory for tensor %" PRIu32, i);
+        head->records = grown;
         st = parse_name(c, &r, err);
         if (st != ATSI_OK)
             return gguf_context(err, st, "tensor %" PRIu32 " of %" PRIu64, i, n_records);

@@ -65,18 +65,18 @@ static int gguf_graph(struct atsi_loaded *m, const struct atsi_graph **out, stru
 {
     char shown[GGUF_SHOW_PATH], what[160];
     const char *path = gguf_show_path(m->shards[0].path, shown);
-    int st;
     if (m->info.file_kind != ATSI_FILE_MODEL)
         return atsi_fail(err, ATSI_ENOTSUP, "%s: is %s: it cannot generate text", path,
                          gguf_loaded_what(m, what));
     if (m->no_weights)
         return atsi_fail(err, ATSI_ENOTSUP, "%s: opened without weights, so there is no graph",
                          path);
-    if (m->graph == NULL) {
-        st = arch_build_graph(m, err);
-        if (st != ATSI_OK)
-            return gguf_context(err, st, "%s", path);
+    if (m->graph == NULL && m->graph_status == ATSI_OK) {
+        m->graph_err.struct_size = sizeof m->graph_err;
+        m->graph_status = arch_build_graph(m, &m->graph_err);
     }
+    if (m->graph_status != ATSI_OK)
+        return atsi_fail(err, m->graph_status, "%s: %s", path, m->graph_err.msg);
     *out = m->graph;
     return ATSI_OK;
 }

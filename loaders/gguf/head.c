@@ -19,18 +19,18 @@
 #define DEFAULT_ALIGNMENT 32
 #define MAX_ALIGNMENT (UINT64_C(1) << 20)
 
-int gguf_vector_grow(void **vec, uint32_t used, uint32_t *cap, size_t elem_bytes,
-                     struct atsi_err *err)
+void *gguf_vector_grow(void *vec, uint32_t used, uint32_t *cap, size_t elem_bytes)
 {
     uint32_t next = *cap < 64 ? 64 : *cap * 2;
     void *p;
     if (used < *cap)
-        return ATSI_OK;
-    if (*cap > UINT32_MAX / 2 || (p = realloc(*vec, next * elem_bytes)) == NULL)
-        return atsi_fail(err, ATSI_ENOMEM, "no memory for entry %" PRIu32, used);
-    *vec = p;
-    *cap = next;
-    return ATSI_OK;
+        return vec;
+    if (*cap > UINT32_MAX / 2)
+        return NULL;
+    p = realloc(vec, next * elem_bytes);
+    if (p != NULL)
+        *cap = next;
+    return p;
 }
 
 /* ---------------------------------------------------------------- first pass */
@@ -158,32 +158,25 @@ static int parse_value(struct gguf_cursor *c, struct gguf_kv *kv, struct atsi_er
     return gguf_cursor_skip(c, gguf_value_type_bytes(kv->type), err);
 }
 
-/* key_at: offset and length of each key, since the bytes may still move. */
-struct span {
-    uint64_t off, len;
-};
-
 static int parse_entries(struct gguf_cursor *c, struct gguf_head *head, uint64_t n_kv,
-                         struct span **keys, struct atsi_err *err)
+                         struct atsi_err *err)
 {
-    uint32_t cap_kv = 0, cap_keys = 0;
+    uint32_t cap = 0;
     for (uint32_t i = 0; i < n_kv; i++) {
-        struct gguf_kv kv = {0};
-        struct span key = {0, 0};
+        struct gguf_kv kv = {0}, *grown = gguf_vector_grow(head->kv, i, &cap, sizeof kv);
         char shown[GGUF_SHOW];
-        int st = gguf_vector_grow((void **)&head->kv, i, &cap_kv, sizeof kv, err);
-        if (st == ATSI_OK)
-            st = gguf_vector_grow((void **)keys, i, &cap_keys, sizeof key, err);
-        if (st != ATSI_OK)
-            return st;
-        st = parse_key(c, &key.off, &key.len, err);
+        int st;
+        if (grown == NULL)
+            return atsi_fail(err, ATSI_ENOMEM, "no memory for metadata entry %" PRIu32, i);
+        head->kv = grown;
+        st = parse_key(c, &kv.key_off, &kv.key_len, err);
         if (st != ATSI_OK)
             return gguf_context(err, st, "metadata entry %" PRIu32 " of %" PRIu64, i, n_kv);
         st = parse_value(c, &kv, err);
         if (st != ATSI_OK)
-            return gguf_context(err, st, "key '%s'", gguf_show(c->mem + key.off, key.len, shown));
-        head->kv[i] = kv;
-        (*keys)[i] = key;
+            return gguf_context(err, st, "key '%s'",
+                                gguf_show(c->mem + kv.key_off, kv.key_len, shown));
+        grown[i] = kv;
         head->n_kv = i + 1;
     }
     return ATSI_OK;
@@ -223,7 +216,7 @@ static void take_bytes(struct gguf_cursor *c, struct gguf_head *head)
     }
 }
 
-static int index_keys(struct gguf_head *head, const struct span *spans, struct atsi_err *err)
+static int index_keys(struct gguf_head *head, struct atsi_err *err)
 {
     char shown[GGUF_SHOW];
     uint32_t dup[2];
@@ -232,8 +225,8 @@ static int index_keys(struct gguf_head *head, const struct span *spans, struct a
     if (head->keys == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "no memory for %" PRIu32 " keys", head->n_kv);
     for (uint32_t i = 0; i < head->n_kv; i++) {
-        head->keys[i].ptr = (const char *)head->bytes + spans[i].off;
-        head->keys[i].len = spans[i].len;
+        head->keys[i].ptr = (const char *)head->bytes + head->kv[i].key_off;
+        head->keys[i].len = head->kv[i].key_len;
     }
     st = gguf_index_open(&head->key_index, head->keys, head->n_kv, head->n_kv, dup);
     if (st == ATSI_EINVAL)
@@ -264,8 +257,7 @@ static int read_alignment(struct gguf_head *head, struct atsi_err *err)
     return ATSI_OK;
 }
 
-static int interpret(struct gguf_cursor *c, struct gguf_head *head, const struct span *spans,
-                     struct atsi_err *err)
+static int interpret(struct gguf_cursor *c, struct gguf_head *head, struct atsi_err *err)
 {
     int st;
     take_bytes(c, head);
@@ -277,7 +269,7 @@ static int interpret(struct gguf_cursor *c, struct gguf_head *head, const struct
                 return st;
         }
     }
-    st = index_keys(head, spans, err);
+    st = index_keys(head, err);
     if (st == ATSI_OK)
         st = read_alignment(head, err);
     if (st == ATSI_OK && head->n_records > 0) /* n_bytes <= GGUF_HEAD_MAX_BYTES: cannot overflow */
@@ -288,19 +280,17 @@ static int interpret(struct gguf_cursor *c, struct gguf_head *head, const struct
 int gguf_head_parse(struct gguf_cursor *c, struct gguf_head *head, struct atsi_err *err)
 {
     uint64_t n_records = 0, n_kv = 0;
-    struct span *spans = NULL;
     int st;
     memset(head, 0, sizeof *head);
     st = parse_fixed(c, head, &n_records, &n_kv, err);
     if (st == ATSI_OK)
         st = check_counts(c, n_records, n_kv, err);
     if (st == ATSI_OK)
-        st = parse_entries(c, head, n_kv, &spans, err);
+        st = parse_entries(c, head, n_kv, err);
     if (st == ATSI_OK)
         st = gguf_directory_parse(c, head, n_records, err);
     if (st == ATSI_OK)
-        st = interpret(c, head, spans, err);
-    free(spans);
+        st = interpret(c, head, err);
     if (st != ATSI_OK)
         gguf_head_close(head);
     return st;

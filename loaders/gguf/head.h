@@ -17,6 +17,7 @@
 
 /* A metadata entry: where its parts are in the head bytes. */
 struct gguf_kv {
+    uint64_t key_off, key_len;
     uint32_t type, elem_type; /* enum atsi_meta_type */
     uint64_t count;           /* elements of an array, bytes of a string */
     uint64_t value_off;       /* first byte of the value (elements, characters) */
@@ -62,8 +63,8 @@ int gguf_directory_parse(struct gguf_cursor *c, struct gguf_head *head, uint64_t
 int gguf_head_meta(const struct gguf_head *head, uint32_t index, struct atsi_meta *out);
 /* Fills m->v with element `index` of packed elements of type m->type (a number or bool). */
 void gguf_head_scalar(const void *elems, uint64_t index, struct atsi_meta *m);
-/* Makes room for one more element in a vector that grows with what was really read. */
-int gguf_vector_grow(void **vec, uint32_t used, uint32_t *cap, size_t elem_bytes,
-                     struct atsi_err *err);
+/* The vector with room for one more element (it grows with what was really read), or NULL with the
+ * old one intact when memory is out. */
+void *gguf_vector_grow(void *vec, uint32_t used, uint32_t *cap, size_t elem_bytes);
 
 #endif

@@ -112,7 +112,7 @@ static int allocate_lists(struct atsi_loaded *m, struct atsi_err *err)
     m->file_tensors = calloc((size_t)n + 1, sizeof *m->file_tensors);
     m->names = malloc((size_t)name_bytes);
     m->unknown_types = malloc((size_t)n_unknown * 24 + 1);
-    m->tensors = calloc(room, sizeof *m->tensors);
+    m->tensors = calloc(room, sizeof(void *));
     m->type_names = calloc(room, sizeof *m->type_names);
     m->index_names = calloc(room, sizeof *m->index_names);
     if (m->file_tensors == NULL || m->names == NULL || m->unknown_types == NULL ||

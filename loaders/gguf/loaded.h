@@ -36,6 +36,8 @@ struct atsi_loaded {
     struct gguf_constant *constants[GGUF_MAX_CONSTANTS];
 
     const struct atsi_graph *graph;
+    int graph_status;          /* of a failed build, which is not tried again ... */
+    struct atsi_err graph_err; /* ... and its words */
     void (*graph_free)(void *);
     void *graph_free_arg;
 };

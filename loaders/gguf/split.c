@@ -185,28 +185,32 @@ static int open_companions(const char *path, const struct split *sp, struct gguf
                            uint32_t *n, struct atsi_err *err)
 {
     uint32_t count = (uint32_t)sp->count;
+    struct gguf_shard *grown;
     char **paths = calloc(count, sizeof *paths);
-    struct gguf_shard *grown = NULL;
-    int st = paths != NULL ? find_companions(path, paths, count, err)
-                           : atsi_fail(err, ATSI_ENOMEM, "no memory for %" PRIu32 " paths", count);
-    if (st == ATSI_OK) {
-        grown = realloc(*shards, count * sizeof **shards);
-        if (grown == NULL)
-            st = atsi_fail(err, ATSI_ENOMEM, "no memory for %" PRIu32 " parts", count);
-        else
-            *shards = grown;
+    int st;
+    if (paths == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, "no memory for %" PRIu32 " paths", count);
+    st = find_companions(path, paths, count, err);
+    if (st != ATSI_OK)
+        goto done;
+    grown = realloc(*shards, count * sizeof **shards);
+    if (grown == NULL) {
+        st = atsi_fail(err, ATSI_ENOMEM, "no memory for %" PRIu32 " parts", count);
+        goto done;
     }
-    while (st == ATSI_OK && *n < count) {
-        uint32_t no = *n;
-        st = gguf_shard_open(&grown[no], paths[no], err);
+    *shards = grown;
+    for (uint32_t i = 1; i < count; i++) {
+        st = gguf_shard_open(&grown[i], paths[i], err);
         if (st != ATSI_OK)
-            break;
-        *n = no + 1;
-        st = check_companion(&grown[no], no, count, err);
+            goto done;
+        *n = i + 1;
+        st = check_companion(&grown[i], i, count, err);
+        if (st != ATSI_OK)
+            goto done;
     }
-    if (st == ATSI_OK)
-        st = check_total(*shards, sp, err);
-    for (uint32_t i = 0; paths != NULL && i < count; i++)
+    st = check_total(grown, sp, err);
+done:
+    for (uint32_t i = 0; i < count; i++)
         free(paths[i]);
     free(paths);
     return st;

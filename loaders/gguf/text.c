@@ -91,7 +91,7 @@ int gguf_context(struct atsi_err *err, int status, const char *fmt, ...)
     (void)vsnprintf(head, sizeof head - 2, fmt, ap);
     va_end(ap);
     n = strlen(head);
-    memcpy(head + n, ": ", 2);
+    memcpy(head + n, ": ", 3);
     n += 2;
     tail = strlen(err->msg);
     if (tail > sizeof err->msg - 1 - n)

@@ -140,23 +140,23 @@ CPU_INLINE __m256i lane_mask(uint32_t n)
                               _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-/* exp(x), within 1 ulp for results that are normal numbers (measured over all f32); 0 and infinity
+/* exp(x), within 1.01 ulp for results that are normal numbers (measured); 0 and infinity
  * beyond the range, NaN for NaN.  x = n ln 2 + r with |r| <= ln 2 / 2, ln 2 split in two so that
- * n * high is exact; exp(r) by its Taylor-like minimax series of degree 6; 2^n in two factors, so
+ * n * high is exact; exp(r) = 1 + r + r^2 p(r), p of degree 4 by Remez exchange (relative error 2^-28); 2^n in two factors, so
  * that subnormal results and overflow round once. */
 CPU_INLINE __m256 exp8(__m256 x)
 {
     const __m256 log2e = _mm256_set1_ps(0x1.715476p+0f);
-    const __m256 ln2_hi = _mm256_set1_ps(0x1.62e400p-1f), ln2_lo = _mm256_set1_ps(0x1.7f7d1cp-20f);
+    const __m256 ln2_hi = _mm256_set1_ps(0x1.62e4p-1f), ln2_lo = _mm256_set1_ps(0x1.7f7d1cp-20f);
     /* NaN passes through min and max when it is the second operand. */
     __m256 c = _mm256_min_ps(_mm256_set1_ps(89.0f), _mm256_max_ps(_mm256_set1_ps(-104.5f), x));
     __m256 n = _mm256_round_ps(_mm256_mul_ps(c, log2e), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     __m256 r = _mm256_fnmadd_ps(n, ln2_lo, _mm256_fnmadd_ps(n, ln2_hi, c));
-    __m256 p = _mm256_set1_ps(0x1.6850e4p-10f);
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.123bccp-7f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.555b98p-5f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.55548ep-3f));
-    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.fffff8p-2f));
+    __m256 p = _mm256_set1_ps(0x1.6a23dp-10f);
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.123a2p-7f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.5558f2p-5f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.555492p-3f));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0x1.fffffcp-2f));
     p = _mm256_fmadd_ps(p, _mm256_mul_ps(r, r), r);
     p = _mm256_add_ps(p, _mm256_set1_ps(1.0f));
     __m256i e = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(e, 1);

@@ -1,1 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+# CPU capabilities, topology, worker pool
+foreach(name cpu_caps topo cgroup pool)
+  atsinfer_test(test_${name} test_${name}.c)
+  target_link_libraries(test_${name} PRIVATE atsi_core)
+endforeach()
+
+# Writes a cpu.caps_file of the running processor; built on request.
+add_executable(record_cpuid EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/data/record_cpuid.c)
+target_link_libraries(record_cpuid PRIVATE atsi_flags)

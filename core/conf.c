@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The settings in force: defaults, then every source in order, each later one winning.  Each value
+ * is checked when it is read, with its origin in the message, so that later reads cannot fail.
+ */
+#include "core/conf.h"
+
+#include "core/conf_keys.h"
+#include "core/conf_read.h"
+#include "core/log.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern char **environ;
+
+struct entry {
+    struct atsi_conf_key key; /* strings borrowed from the core's table or a plugin's static data */
+    char *name, *value, *origin; /* owned */
+    char range[128];
+};
+
+/* A setting of a plugin that is not loaded yet. */
+struct pending {
+    char *name, *value, *origin; /* owned */
+    bool environment;            /* name is an environment variable's */
+};
+
+struct atsi_conf {
+    struct entry *entries;
+    size_t n_entries;
+    struct pending *pending;
+    size_t n_pending;
+    char **plugins; /* declared plugins, owned */
+    size_t n_plugins;
+    bool found_here; /* the file now being read is a ./atsinfer.ini nobody named */
+    bool untrusted_path;
+};
+
+static int no_memory(struct atsi_err *err)
+{
+    return atsi_fail(err, ATSI_ENOMEM, "out of memory reading the configuration");
+}
+
+/* ---------------------------------------------------------------- known keys */
+static struct entry *find(const struct atsi_conf *c, const char *name)
+{
+    for (size_t i = 0; i < c->n_entries; i++)
+        if (strcmp(c->entries[i].name, name) == 0)
+            return &c->entries[i];
+    return NULL;
+}
+
+static int add_entry(struct atsi_conf *c, const struct atsi_conf_key *key, const char *name,
+                     struct atsi_err *err)
+{
+    struct entry *grown = realloc(c->entries, (c->n_entries + 1) * sizeof *grown), *e;
+    if (grown == NULL)
+        return no_memory(err);
+    c->entries = grown;
+    e = &grown[c->n_entries];
+    *e = (struct entry){
+        .key = *key, .name = strdup(name), .value = strdup(key->def), .origin = strdup("built-in")};
+    atsi_conf_range_text(key, e->range, sizeof e->range);
+    if (e->name == NULL || e->value == NULL || e->origin == NULL) {
+        free(e->name);
+        free(e->value);
+        free(e->origin);
+        return no_memory(err);
+    }
+    c->n_entries++;
+    return ATSI_OK;
+}
+
+/* "policy.rule.*" stands for policy.rule.N: the key's own entry is made on first use. */
+static bool is_wildcard(const char *name)
+{
+    size_t n = strlen(name);
+    return n > 2 && strcmp(name + n - 2, ".*") == 0;
+}
+
+static const struct atsi_conf_key *wildcard_of(const char *name)
+{
+    size_t n;
+    const struct atsi_conf_key *keys = atsi_conf_keys(&n);
+    for (size_t i = 0; i < n; i++) {
+        size_t len = strlen(keys[i].name) - 1;
+        if (is_wildcard(keys[i].name) && strncmp(keys[i].name, name, len) == 0 &&
+            name[len] != '\0' && strspn(name + len, "0123456789") == strlen(name + len) &&
+            strlen(name + len) < 8)
+            return &keys[i];
+    }
+    return NULL;
+}
+
+static int unknown_key(const struct atsi_conf *c, const char *name, const char *origin,
+                       struct atsi_err *err)
+{
+    const char *best = NULL;
+    uint32_t distance = 6;
+    for (size_t i = 0; i < c->n_entries; i++) {
+        uint32_t d = atsi_edit_distance(name, c->entries[i].name);
+        if (d < distance) {
+            distance = d;
+            best = c->entries[i].name;
+        }
+    }
+    if (best != NULL)
+        return atsi_fail(err, ATSI_ECONF, "%s: unknown key %.80s; did you mean %s?", origin, name,
+                         best);
+    return atsi_fail(err, ATSI_ECONF, "%s: unknown key %.80s; `atsinfer config` lists all keys",
+                     origin, name);
+}
+
+static int store(struct entry *e, const char *value, const char *origin, struct atsi_err *err)
+{
+    struct atsi_err why = ATSI_ERR_INIT;
+    char *v, *o;
+    if (atsi_conf_check_value(&e->key, value, &why) != ATSI_OK)
+        return atsi_fail(err, ATSI_ECONF, "%s: %s: %s", origin, e->name, why.msg);
+    v = strdup(value);
+    o = strdup(origin);
+    if (v == NULL || o == NULL) {
+        free(v);
+        free(o);
+        return no_memory(err);
+    }
+    free(e->value);
+    free(e->origin);
+    e->value = v;
+    e->origin = o;
+    return ATSI_OK;
+}
+
+static int add_pending(struct atsi_conf *c, const char *name, const char *value, const char *origin,
+                       bool environment, struct atsi_err *err)
+{
+    struct pending *grown = realloc(c->pending, (c->n_pending + 1) * sizeof *grown), *p;
+    if (grown == NULL)
+        return no_memory(err);
+    c->pending = grown;
+    p = &grown[c->n_pending];
+    *p = (struct pending){strdup(name), strdup(value), strdup(origin), environment};
+    if (p->name == NULL || p->value == NULL || p->origin == NULL) {
+        free(p->name);
+        free(p->value);
+        free(p->origin);
+        return no_memory(err);
+    }
+    c->n_pending++;
+    return ATSI_OK;
+}
+
+static int set(struct atsi_conf *c, const char *name, const char *value, const char *origin,
+               struct atsi_err *err)
+{
+    struct entry *e = find(c, name);
+    const struct atsi_conf_key *wildcard;
+    int rc;
+    if (e == NULL && strncmp(name, "plugin.", 7) == 0)
+        return add_pending(c, name, value, origin, false, err);
+    wildcard = e == NULL ? wildcard_of(name) : NULL;
+    if (wildcard != NULL) {
+        rc = add_entry(c, wildcard, name, err);
+        if (rc != ATSI_OK)
+            return rc;
+        e = find(c, name);
+    }
+    if (e == NULL || is_wildcard(e->name))
+        return unknown_key(c, name, origin, err);
+    rc = store(e, value, origin, err);
+    if (rc == ATSI_OK && strcmp(name, "plugins.path") == 0)
+        c->untrusted_path = c->found_here;
+    return rc;
+}
+
+/* ---------------------------------------------------------------- files */
+struct file_context {
+    struct atsi_conf *c;
+    const char *path;
+    struct atsi_err *err;
+};
+
+static int take_line(void *ctx, const char *key, const char *value, unsigned line)
+{
+    struct file_context *f = ctx;
+    char origin[PATH_MAX + 16];
+    (void)snprintf(origin, sizeof origin, "%s:%u", f->path, line);
+    return set(f->c, key, value, origin, f->err);
+}
+
+static int read_file(struct atsi_conf *c, const char *path, bool must, struct atsi_err *err)
+{
+    struct file_context f = {c, path, err};
+    int rc = atsi_conf_read(path, take_line, &f, err);
+    if (rc == ATSI_ENOENT && !must)
+        return ATSI_OK;
+    return rc == ATSI_ENOENT || rc == ATSI_EIO ? ATSI_ECONF : rc; /* the message is written */
+}
+
+static int read_files(struct atsi_conf *c, const char *named, struct atsi_err *err)
+{
+    const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    char path[PATH_MAX];
+    int n = -1, rc = read_file(c, "/etc/atsinfer/atsinfer.ini", false, err);
+    if (base != NULL && base[0] == '/')
+        n = snprintf(path, sizeof path, "%s/atsinfer/atsinfer.ini", base);
+    else if (home != NULL && home[0] == '/')
+        n = snprintf(path, sizeof path, "%s/.config/atsinfer/atsinfer.ini", home);
+    if (rc == ATSI_OK && n > 0 && (size_t)n < sizeof path)
+        rc = read_file(c, path, false, err);
+    if (rc != ATSI_OK)
+        return rc;
+    if (named != NULL)
+        return read_file(c, named, true, err);
+    c->found_here = true;
+    rc = read_file(c, "./atsinfer.ini", false, err);
+    c->found_here = false;
+    return rc;
+}
+
+/* ---------------------------------------------------------------- environment */
+/* "cpu.threads" to "ATSINFER_CPU_THREADS". */
+static void env_name(const char *key, char out[128])
+{
+    size_t at = (size_t)snprintf(out, 128, "ATSINFER_");
+    for (; *key != '\0' && at + 1 < 128; key++)
+        out[at++] = (char)(*key == '.' ? '_' : (*key >= 'a' && *key <= 'z' ? *key - 32 : *key));
+    out[at] = '\0';
+}
+
+static int env_unknown(const struct atsi_conf *c, const char *name, struct atsi_err *err)
+{
+    const char *best = NULL;
+    char best_name[128] = "", candidate[128];
+    uint32_t distance = 6;
+    for (size_t i = 0; i < c->n_entries; i++) {
+        uint32_t d;
+        env_name(c->entries[i].name, candidate);
+        d = atsi_edit_distance(name, candidate);
+        if (d < distance) {
+            distance = d;
+            best = c->entries[i].name;
+            memcpy(best_name, candidate, sizeof best_name);
+        }
+    }
+    return atsi_fail(err, ATSI_ECONF, "environment %.80s: no such setting%s%s", name,
+                     best != NULL ? "; did you mean " : "", best_name);
+}
+
+static int env_one(struct atsi_conf *c, const char *name, const char *value, struct atsi_err *err)
+{
+    char origin[160], candidate[128];
+    static const char rule[] = "ATSINFER_POLICY_RULE_";
+    (void)snprintf(origin, sizeof origin, "environment %.120s", name);
+    if (strcmp(name, "ATSINFER_PLUGIN_PATH") == 0)
+        return ATSI_OK; /* the registry's own */
+    if (strncmp(name, rule, sizeof rule - 1) == 0) {
+        (void)snprintf(candidate, sizeof candidate, "policy.rule.%.32s", name + sizeof rule - 1);
+        return set(c, candidate, value, origin, err);
+    }
+    for (size_t i = 0; i < c->n_entries; i++) {
+        env_name(c->entries[i].name, candidate);
+        if (strcmp(candidate, name) == 0)
+            return set(c, c->entries[i].name, value, origin, err);
+    }
+    if (strncmp(name, "ATSINFER_PLUGIN_", 16) == 0)
+        return add_pending(c, name, value, origin, true, err);
+    return env_unknown(c, name, err);
+}
+
+static int read_environment(struct atsi_conf *c, struct atsi_err *err)
+{
+    for (char **e = environ; *e != NULL; e++) {
+        const char *equals = strchr(*e, '=');
+        char name[128];
+        int rc;
+        if (equals == NULL || strncmp(*e, "ATSINFER_", 9) != 0 ||
+            (size_t)(equals - *e) >= sizeof name)
+            continue;
+        (void)snprintf(name, sizeof name, "%.*s", (int)(equals - *e), *e);
+        rc = env_one(c, name, equals + 1, err);
+        if (rc != ATSI_OK)
+            return rc;
+    }
+    return ATSI_OK;
+}
+
+static int read_overrides(struct atsi_conf *c, const char *const *overrides, struct atsi_err *err)
+{
+    for (; overrides != NULL && *overrides != NULL; overrides++) {
+        const char *equals = strchr(*overrides, '=');
+        char name[128];
+        int rc;
+        if (equals == NULL || (size_t)(equals - *overrides) >= sizeof name)
+            return atsi_fail(err, ATSI_ECONF, "command line: \"%.80s\": expected SECTION.KEY=VALUE",
+                             *overrides);
+        (void)snprintf(name, sizeof name, "%.*s", (int)(equals - *overrides), *overrides);
+        rc = set(c, name, equals + 1, "command line", err);
+        if (rc != ATSI_OK)
+            return rc;
+    }
+    return ATSI_OK;
+}
+
+/* ---------------------------------------------------------------- opening */
+int atsi_conf_open(const char *config_path, const char *const *overrides, struct atsi_conf **out,
+                   struct atsi_err *err)
+{
+    size_t n;
+    const struct atsi_conf_key *keys = atsi_conf_keys(&n);
+    struct atsi_conf *c = calloc(1, sizeof *c);
+    int rc = ATSI_OK;
+    *out = NULL;
+    if (c == NULL)
+        return no_memory(err);
+    for (size_t i = 0; i < n && rc == ATSI_OK; i++)
+        rc = add_entry(c, &keys[i], keys[i].name, err);
+    if (rc == ATSI_OK)
+        rc = read_files(c, config_path, err);
+    if (rc == ATSI_OK)
+        rc = read_environment(c, err);
+    if (rc == ATSI_OK)
+        rc = read_overrides(c, overrides, err);
+    if (rc != ATSI_OK) {
+        atsi_conf_close(c);
+        return rc;
+    }
+    *out = c;
+    return ATSI_OK;
+}
+
+void atsi_conf_close(struct atsi_conf *c)
+{
+    if (c == NULL)
+        return;
+    for (size_t i = 0; i < c->n_entries; i++) {
+        free(c->entries[i].name);
+        free(c->entries[i].value);
+        free(c->entries[i].origin);
+    }
+    for (size_t i = 0; i < c->n_pending; i++) {
+        free(c->pending[i].name);
+        free(c->pending[i].value);
+        free(c->pending[i].origin);
+    }
+    for (size_t i = 0; i < c->n_plugins; i++)
+        free(c->plugins[i]);
+    free(c->plugins);
+    free(c->pending);
+    free(c->entries);
+    free(c);
+}
+
+/* ---------------------------------------------------------------- plugin parameters */
+static enum atsi_conf_type param_type(uint32_t type)
+{
+    switch (type) {
+    case ATSI_PARAM_BOOL:
+        return ATSI_CONF_BOOL;
+    case ATSI_PARAM_INT:
+        return ATSI_CONF_INT;
+    case ATSI_PARAM_FLOAT:
+        return ATSI_CONF_FLOAT;
+    case ATSI_PARAM_SIZE:
+        return ATSI_CONF_SIZE;
+    case ATSI_PARAM_CHOICE:
+        return ATSI_CONF_CHOICE;
+    default:
+        return ATSI_CONF_TEXT;
+    }
+}
+
+/* A parameter as a key of this file; "min..max" becomes numbers. */
+static struct atsi_conf_key param_key(const struct atsi_param *p)
+{
+    struct atsi_conf_key key = {
+        .name = p->key, .type = param_type(p->type), .def = p->def, .help = p->help};
+    const char *dots = p->choices != NULL ? strstr(p->choices, "..") : NULL;
+    if (key.type == ATSI_CONF_CHOICE) {
+        key.choices = p->choices;
+    } else if (dots != NULL) {
+        key.min = strtod(p->choices, NULL);
+        key.max = strtod(dots + 2, NULL);
+    }
+    return key;
+}
+
+/* Applies what was read earlier for a key that is known only now. */
+static int apply_pending(struct atsi_conf *c, struct entry *e, struct atsi_err *err)
+{
+    char variable[128];
+    env_name(e->name, variable);
+    for (size_t i = 0; i < c->n_pending; i++) {
+        struct pending *p = &c->pending[i];
+        if (strcmp(p->name, p->environment ? variable : e->name) == 0) {
+            int rc = store(e, p->value, p->origin, err);
+            if (rc != ATSI_OK)
+                return rc;
+        }
+    }
+    return ATSI_OK;
+}
+
+static int declare_one(struct atsi_conf *c, const char *plugin, const struct atsi_param *p,
+                       struct atsi_err *err)
+{
+    struct atsi_conf_key key = param_key(p);
+    char name[128];
+    int rc;
+    (void)snprintf(name, sizeof name, "plugin.%.48s.%.48s", plugin, p->key);
+    if (find(c, name) != NULL)
+        return atsi_fail(err, ATSI_EINVAL, "plugin %s declares %s twice", plugin, p->key);
+    if (atsi_conf_check_value(&key, p->def, err) != ATSI_OK)
+        return atsi_fail(err, ATSI_EINVAL, "plugin %s: the default of %s breaks its own range",
+                         plugin, p->key);
+    rc = add_entry(c, &key, name, err);
+    return rc != ATSI_OK ? rc : apply_pending(c, find(c, name), err);
+}
+
+int atsi_conf_declare(struct atsi_conf *c, const char *plugin,
+                      const struct atsi_param *const *params, struct atsi_err *err)
+{
+    char **grown = realloc(c->plugins, (c->n_plugins + 1) * sizeof *grown);
+    if (grown == NULL)
+        return no_memory(err);
+    c->plugins = grown;
+    grown[c->n_plugins] = strdup(plugin);
+    if (grown[c->n_plugins] == NULL)
+        return no_memory(err);
+    c->n_plugins++;
+    for (; params != NULL && *params != NULL; params++) {
+        int rc = declare_one(c, plugin, *params, err);
+        if (rc != ATSI_OK)
+            return rc;
+    }
+    return ATSI_OK;
+}
+
+static bool is_loaded(const struct atsi_conf *c, const char *name)
+{
+    for (size_t i = 0; i < c->n_plugins; i++) {
+        size_t n = strlen(c->plugins[i]);
+        if (strncmp(name + 7, c->plugins[i], n) == 0 && name[7 + n] == '.')
+            return true;
+    }
+    return false;
+}
+
+int atsi_conf_check_plugins(struct atsi_conf *c, struct atsi_log *log, struct atsi_err *err)
+{
+    for (size_t i = 0; i < c->n_pending; i++) {
+        const struct pending *p = &c->pending[i];
+        char variable[128];
+        bool known = false;
+        for (size_t k = 0; k < c->n_entries && !known; k++) {
+            env_name(c->entries[k].name, variable);
+            known = strcmp(p->name, p->environment ? variable : c->entries[k].name) == 0;
+        }
+        if (known)
+            continue;
+        if (!p->environment && is_loaded(c, p->name))
+            return unknown_key(c, p->name, p->origin, err);
+        atsi_log(log, ATSI_LOG_WARN, "conf", "%s: %s belongs to no plugin that is loaded",
+                 p->origin, p->name);
+    }
+    return ATSI_OK;
+}
+
+/* ---------------------------------------------------------------- reading */
+const char *atsi_conf_get(const struct atsi_conf *c, const char *key)
+{
+    const struct entry *e = find(c, key);
+    return e != NULL ? e->value : NULL;
+}
+
+const char *atsi_conf_origin(const struct atsi_conf *c, const char *key)
+{
+    const struct entry *e = find(c, key);
+    return e != NULL ? e->origin : "";
+}
+
+int64_t atsi_conf_int(const struct atsi_conf *c, const char *key)
+{
+    const char *text = atsi_conf_get(c, key);
+    return text != NULL ? strtoll(text, NULL, 10) : 0;
+}
+
+bool atsi_conf_bool(const struct atsi_conf *c, const char *key)
+{
+    const char *text = atsi_conf_get(c, key);
+    bool value = false;
+    return text != NULL && atsi_conf_parse_bool(text, &value) && value;
+}
+
+uint64_t atsi_conf_size(const struct atsi_conf *c, const char *key)
+{
+    const char *text = atsi_conf_get(c, key);
+    uint64_t value = 0;
+    if (text != NULL && strcmp(text, "auto") == 0)
+        return UINT64_MAX;
+    return text != NULL && atsi_conf_parse_size(text, &value) ? value : 0;
+}
+
+int atsi_conf_each(const struct atsi_conf *c, int (*fn)(void *ctx, const struct atsi_conf_entry *e),
+                   void *ctx)
+{
+    for (size_t i = 0; i < c->n_entries; i++) {
+        const struct entry *e = &c->entries[i];
+        struct atsi_conf_entry out = {
+            e->name,  e->value,   e->key.def, e->origin, atsi_conf_type_name(e->key.type),
+            e->range, e->key.help};
+        int rc = fn(ctx, &out);
+        if (rc != 0)
+            return rc;
+    }
+    return ATSI_OK;
+}
+
+bool atsi_conf_plugin_path_untrusted(const struct atsi_conf *c)
+{
+    return c->untrusted_path;
+}

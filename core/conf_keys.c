@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every setting of the core: its kind, default, range and one sentence.  The shipped atsinfer.ini
+ * is tested to list exactly these.
+ */
+#include "core/conf_keys.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* Said of settings whose part of the system is not there yet, so that nobody is misled. */
+#define LATER "Accepted, used once the hybrid path is there: "
+
+static const struct atsi_conf_key keys[] = {
+    {"model.path", ATSI_CONF_TEXT, "", 0, 0, NULL,
+     "Model file (GGUF); of a split model the first part. Empty: the demo model."},
+    {"model.ctx", ATSI_CONF_INT, "0", 0, 2147483647, NULL,
+     "Context in tokens. 0: the model's own; unset: the model's own, at most 8192."},
+    {"backend.cpu", ATSI_CONF_TEXT, "auto", 0, 0, NULL,
+     "CPU plugin: auto measures those that run here and keeps the fastest; or a name."},
+    {"backend.accel", ATSI_CONF_TEXT, "auto", 0, 0, NULL,
+     LATER "accelerator plugin: auto, none, or a name."},
+    {"cpu.threads", ATSI_CONF_INT, "0", 0, 512, NULL, "Worker threads. 0: one per usable core."},
+    {"cpu.threads_batch", ATSI_CONF_INT, "0", 0, 512, NULL,
+     "Worker threads for prefill. 0: as cpu.threads."},
+    {"cpu.cpus", ATSI_CONF_TEXT, "", 0, 0, NULL,
+     "Logical CPUs workers may run on, as 0-3,8. Empty: all usable ones."},
+    {"cpu.cores", ATSI_CONF_CHOICE, "p", 0, 0, "p|all",
+     "p: performance cores only, all: every kind of core."},
+    {"cpu.spin", ATSI_CONF_INT, "1000", 0, 1000000, NULL,
+     "Microseconds a worker waits awake before it sleeps."},
+    {"cpu.activations", ATSI_CONF_CHOICE, "auto", 0, 0, "auto|f32",
+     "auto: rounded to 8 bits where the weight's type asks for it; f32: exact, slower."},
+    {"cpu.caps_mask", ATSI_CONF_TEXT, "", 0, 0, NULL,
+     "Instruction sets to use (avx2,fma) or not (-avx512f). Empty: all there are."},
+    {"cpu.caps_file", ATSI_CONF_TEXT, "", 0, 0, NULL,
+     "Recorded CPUID dump to take capabilities from, for tests."},
+    {"cpu.topology", ATSI_CONF_TEXT, "", 0, 0, NULL,
+     "hwloc XML file or synthetic description to use as topology, for tests."},
+    {"kv.type_k", ATSI_CONF_CHOICE, "f16", 0, 0, "f16|f32", "Type of cached keys."},
+    {"kv.type_v", ATSI_CONF_CHOICE, "f16", 0, 0, "f16|f32", "Type of cached values."},
+    {"kv.device", ATSI_CONF_CHOICE, "auto", 0, 0, "auto|cpu|accel",
+     LATER "where the KV cache lives."},
+    {"prefill.chunk", ATSI_CONF_INT, "512", 1, 65536, NULL,
+     "Tokens of a prompt computed in one round."},
+    {"load.mode", ATSI_CONF_CHOICE, "mmap", 0, 0, "mmap|read|direct",
+     "mmap: weights stay in the mapped file; read: copied; direct: copied past the page cache."},
+    {"memory.vram", ATSI_CONF_BUDGET, "auto", 0, 0, "auto",
+     LATER "accelerator memory: auto, a size, N% of the device, N%m of the weights."},
+    {"memory.vram_margin", ATSI_CONF_SIZE, "1GiB", 0, 0, NULL,
+     LATER "accelerator memory left to others."},
+    {"memory.temp", ATSI_CONF_BUDGET, "auto", 0, 0, "auto",
+     LATER "accelerator memory for weights on the move."},
+    {"memory.slots", ATSI_CONF_INT, "2", 1, 16, NULL, LATER "temporary slots per class."},
+    {"memory.pin", ATSI_CONF_BUDGET, "auto", 0, 0, "auto|off", LATER "pinned host memory."},
+    {"transfer.engine", ATSI_CONF_TEXT, "auto", 0, 0, NULL,
+     LATER "transfer plugin: auto or a name."},
+    {"policy.name", ATSI_CONF_TEXT, "policy_dp", 0, 0, NULL,
+     LATER "policy plugin for placement and scheduling."},
+    {"policy.place", ATSI_CONF_TEXT, "", 0, 0, NULL,
+     LATER "another policy for placement. Empty: policy.name."},
+    {"policy.schedule", ATSI_CONF_TEXT, "", 0, 0, NULL,
+     LATER "another policy for scheduling. Empty: policy.name."},
+    {"policy.fallback", ATSI_CONF_TEXT, "policy_static", 0, 0, NULL,
+     LATER "policy used when an answer is invalid or late."},
+    {"policy.mix", ATSI_CONF_TEXT, "2048:128", 0, 0, NULL,
+     LATER "prompt and generated tokens that placement is balanced for."},
+    {"policy.time_limit", ATSI_CONF_INT, "5000", 1, 10000000, NULL,
+     LATER "microseconds a policy may take for one round."},
+    {"policy.rule.*", ATSI_CONF_TEXT, "", 0, 0, NULL,
+     LATER "REGEX = DEVICE for tensors; rules are tried by number."},
+    {"plugins.path", ATSI_CONF_TEXT, "", 0, 0, NULL,
+     "Folders with more plugins, separated by colons. Ignored in a ./atsinfer.ini merely found."},
+};
+
+const struct atsi_conf_key *atsi_conf_keys(size_t *n_out)
+{
+    *n_out = sizeof keys / sizeof keys[0];
+    return keys;
+}
+
+const char *atsi_conf_type_name(enum atsi_conf_type type)
+{
+    static const char *const names[] = {"bool", "int", "size", "budget", "choice", "float", "text"};
+    return names[type];
+}
+
+void atsi_conf_range_text(const struct atsi_conf_key *key, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    if (key->choices != NULL)
+        (void)snprintf(buf, size, "%s", key->choices);
+    else if ((key->type == ATSI_CONF_INT || key->type == ATSI_CONF_FLOAT) && key->min < key->max)
+        (void)snprintf(buf, size, "%.10g..%.10g", key->min, key->max);
+}
+
+bool atsi_conf_parse_bool(const char *text, bool *out)
+{
+    static const char *const yes[] = {"on", "true", "1", "yes"};
+    static const char *const no[] = {"off", "false", "0", "no"};
+    for (int i = 0; i < 4; i++) {
+        if (strcasecmp(text, yes[i]) == 0 || strcasecmp(text, no[i]) == 0) {
+            *out = strcasecmp(text, yes[i]) == 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool atsi_conf_parse_size(const char *text, uint64_t *out)
+{
+    static const struct {
+        const char *suffix;
+        double factor;
+    } units[] = {{"", 1},         {"B", 1},      {"K", 0x1p10},   {"KiB", 0x1p10}, {"M", 0x1p20},
+                 {"MiB", 0x1p20}, {"G", 0x1p30}, {"GiB", 0x1p30}, {"T", 0x1p40},   {"TiB", 0x1p40}};
+    char *end;
+    double x;
+    errno = 0;
+    x = strtod(text, &end);
+    if (end == text || errno != 0 || !(x >= 0))
+        return false;
+    while (*end == ' ')
+        end++;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcasecmp(end, units[i].suffix) == 0 && x * units[i].factor < 0x1p63) {
+            *out = (uint64_t)(x * units[i].factor);
+            return true;
+        }
+    return false;
+}
+
+static bool is_choice(const char *choices, const char *text)
+{
+    size_t len = strlen(text);
+    for (const char *p = choices; p != NULL && *p != '\0';) {
+        size_t n = strcspn(p, "|");
+        if (n == len && strncmp(p, text, n) == 0)
+            return true;
+        p += n + (p[n] == '|');
+    }
+    return false;
+}
+
+static bool is_percent(const char *text)
+{
+    char *end;
+    double x = strtod(text, &end);
+    return end != text && x >= 0 && x <= 100 && (strcmp(end, "%") == 0 || strcmp(end, "%m") == 0);
+}
+
+static int check_number(const struct atsi_conf_key *key, const char *text, struct atsi_err *err)
+{
+    char *end;
+    double x;
+    errno = 0;
+    x = key->type == ATSI_CONF_INT ? (double)strtoll(text, &end, 10) : strtod(text, &end);
+    if (end == text || *end != '\0' || errno == ERANGE || isnan(x))
+        return atsi_fail(err, ATSI_ECONF, "\"%.64s\" is not %s", text,
+                         key->type == ATSI_CONF_INT ? "a whole number" : "a number");
+    if (key->min < key->max && (x < key->min || x > key->max))
+        return atsi_fail(err, ATSI_ECONF, "%.64s is outside %.10g..%.10g", text, key->min,
+                         key->max);
+    return ATSI_OK;
+}
+
+int atsi_conf_check_value(const struct atsi_conf_key *key, const char *text, struct atsi_err *err)
+{
+    uint64_t size;
+    bool truth;
+    switch (key->type) {
+    case ATSI_CONF_BOOL:
+        if (!atsi_conf_parse_bool(text, &truth))
+            return atsi_fail(err, ATSI_ECONF, "\"%.64s\" is not on or off", text);
+        return ATSI_OK;
+    case ATSI_CONF_INT:
+    case ATSI_CONF_FLOAT:
+        return check_number(key, text, err);
+    case ATSI_CONF_SIZE:
+        if (!atsi_conf_parse_size(text, &size))
+            return atsi_fail(err, ATSI_ECONF, "\"%.64s\" is not a size such as 512MiB", text);
+        return ATSI_OK;
+    case ATSI_CONF_BUDGET:
+        if (!is_choice(key->choices, text) && !is_percent(text) &&
+            !atsi_conf_parse_size(text, &size))
+            return atsi_fail(err, ATSI_ECONF,
+                             "\"%.64s\" is not %s, a size such as 6GiB or a percentage", text,
+                             key->choices);
+        return ATSI_OK;
+    case ATSI_CONF_CHOICE:
+        if (!is_choice(key->choices, text))
+            return atsi_fail(err, ATSI_ECONF, "\"%.64s\" is not one of %s", text, key->choices);
+        return ATSI_OK;
+    default:
+        return ATSI_OK;
+    }
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A scheduling policy (plugin kind ATSI_KIND_POLICY): decides where tensors live and, per round,
+ * where operators run and which weights move.
+ *
+ * Policies are pure: plain data in, plain data out, no clock, no random numbers, no I/O; the same
+ * input gives the same output.  Memory of the past is data too: `state` is owned by the core, goes
+ * in and out unchanged otherwise.  The core checks every answer before using it.  Times are
+ * nanoseconds, sizes are bytes.  Devices are numbers: 0 is the host CPU.
+ */
+#ifndef ATSINFER_POLICY_H
+#define ATSINFER_POLICY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "atsinfer/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum atsi_phase { ATSI_PHASE_PREFILL = 0, ATSI_PHASE_DECODE = 1 };
+
+/* One schedulable operator.  Items are in execution order. */
+struct atsi_item {
+    uint32_t struct_size;
+    uint32_t role;        /* enum atsi_role (graph.h) */
+    int32_t layer;        /* -1: none */
+    int32_t router;       /* item whose result says which experts are used, or -1 */
+    uint32_t slot_class;  /* class of temporary slot its weight fits */
+    uint32_t can_promote; /* 1: its weight may be streamed for a round */
+    int32_t pinned;       /* the user's rule: device number, or -1 */
+    uint32_t reserved;
+    uint64_t resident_bytes; /* all experts; KV or state for attention */
+    uint64_t touched_bytes;  /* what one round reads */
+    const char *name;        /* of its weight tensor */
+};
+
+/* Times of one item on one device in the phase at hand. */
+struct atsi_item_cost {
+    uint64_t run_ns;        /* now: profile times current slowdown */
+    uint64_t transfer_ns;   /* moving its weight to this device; 0: it cannot move */
+    uint64_t in_ns, out_ns; /* activations to and from this device, launch or wait included */
+};
+
+/* Outputs that cross when the backends of `from` and `to` differ. */
+struct atsi_edge {
+    uint32_t from, to;
+    uint64_t bytes;
+};
+
+/* What every question of a policy starts with. */
+struct atsi_problem {
+    uint32_t struct_size;
+    uint32_t n_items, n_devices, n_edges, n_slot_classes;
+    const struct atsi_item *const *items;     /* [n_items] */
+    const struct atsi_item_cost *prefill;     /* [n_devices][n_items] */
+    const struct atsi_item_cost *decode;      /* [n_devices][n_items] */
+    const struct atsi_edge *edges;            /* [n_edges] */
+    const uint64_t *budget_bytes;             /* [n_devices]: what placement may use; 0: no limit */
+    const uint32_t *slot_depth;               /* [n_slot_classes]: temporary slots per class */
+    const uint64_t *slot_bytes;               /* [n_slot_classes] */
+    uint32_t mix_prompt, mix_generated;       /* tokens placement is balanced for */
+    uint32_t contention_cpu, contention_copy; /* speed under contention, per mille */
+    void *scratch; /* [borrowed for the call]  scratch_bytes(n_items) bytes, 64-byte aligned */
+};
+
+struct atsi_placement {
+    uint32_t struct_size;
+    uint32_t n_items;
+    int32_t *device;        /* [n_items] out: where the weight lives */
+    uint32_t *expert_slots; /* [n_items] out: resident experts, for expert items */
+    uint64_t predicted_prefill_ns, predicted_decode_ns; /* out; 0: no prediction */
+};
+
+struct atsi_round {
+    uint32_t struct_size;
+    uint32_t phase; /* enum atsi_phase */
+    uint32_t n_tokens, n_ctx;
+    uint32_t tokens_left; /* expected rounds to come */
+    const struct atsi_problem *problem;
+    const int32_t *placed;       /* [n_items]: device of residency */
+    const int32_t *in_force;     /* [n_items]: runtime device of the plan in force, or NULL */
+    uint64_t now_ns, planned_ns; /* engine clock now, and when the plan in force was made */
+    uint64_t predicted_ns, observed_ns; /* round time by the plan in force, and as measured */
+    const uint32_t *slowdown_then, *slowdown_now; /* per class, per mille: at that plan, and now */
+    uint32_t n_classes;
+    void *state;        /* owned by the core, zeroed before the first call */
+    size_t state_bytes; /* what state_bytes() asked for */
+};
+
+struct atsi_schedule {
+    uint32_t struct_size;
+    uint32_t n_items;
+    uint32_t keep;        /* out: 1 = the plan in force stays */
+    uint32_t n_transfers; /* out */
+    int32_t *device;      /* [n_items] out: runtime device; differs from `placed` = promoted */
+    uint32_t *order;      /* [n_items] out: promoted items in order of transfer */
+    int32_t *after; /* [n_items] out: earliest start, after this item; -1: as early as possible */
+    int32_t *slot;  /* [n_items] out: slot of a promoted item, -1: none */
+    uint64_t predicted_ns; /* out; 0: no prediction */
+};
+
+struct atsi_policy_ops {
+    uint32_t struct_size;
+    /* Scratch lent per call. */
+    size_t (*scratch_bytes)(uint32_t n_items);
+    int (*place)(const struct atsi_problem *in, struct atsi_placement *out, struct atsi_err *err);
+    /* NULL: placement only, items run where they live. */
+    int (*schedule)(const struct atsi_round *in, struct atsi_schedule *out, struct atsi_err *err);
+    /* NULL: no state. */
+    size_t (*state_bytes)(uint32_t n_items);
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reference rounding of activations to 8 bits (docs/formats.md, "Activations"). */
+#include "ref.h"
+
+#include <math.h>
+
+static void sums_of_16(const int8_t *q, int16_t *sums, uint32_t k)
+{
+    for (uint32_t g = 0; g < k / 16; g++) {
+        int sum = 0;
+        for (uint32_t i = 0; i < 16; i++)
+            sum += q[16 * g + i];
+        sums[g] = (int16_t)sum;
+    }
+}
+
+/* rintf rounds halves to even in the default floating-point environment. */
+static void quant_32_ref(const float *x, struct cpu_act *act, uint32_t t)
+{
+    int8_t *q = act->q + t * act->q_stride;
+    float *d = act->d + t * act->d_stride;
+    for (uint32_t b = 0; b < act->k / 32; b++) {
+        float amax = 0, inverse;
+        for (uint32_t i = 0; i < 32; i++)
+            amax = fmaxf(amax, fabsf(x[32 * b + i]));
+        inverse = amax != 0 ? 127.0F / amax : 0;
+        d[b] = atsi_f16_to_f32(atsi_f32_to_f16(amax / 127.0F));
+        for (uint32_t i = 0; i < 32; i++)
+            q[32 * b + i] = (int8_t)rintf(x[32 * b + i] * inverse);
+    }
+    sums_of_16(q, act->bsum + t * act->bsum_stride, act->k);
+}
+
+static void quant_256_ref(const float *x, struct cpu_act *act, uint32_t t)
+{
+    int8_t *q = act->q + t * act->q_stride;
+    float *d = act->d + t * act->d_stride;
+    for (uint32_t b = 0; b < act->k / 256; b++) {
+        const float *v = x + (size_t)256 * b;
+        float m = 0, iscale;
+        for (uint32_t i = 0; i < 256; i++)
+            if (fabsf(v[i]) > fabsf(m))
+                m = v[i];
+        iscale = m != 0 ? -127.0F / m : 0;
+        d[b] = m != 0 ? 1.0F / iscale : 0;
+        for (uint32_t i = 0; i < 256; i++)
+            q[256 * b + i] = (int8_t)fminf(127.0F, rintf(iscale * v[i]));
+    }
+    sums_of_16(q, act->bsum + t * act->bsum_stride, act->k);
+}
+
+void ref_act_fill(struct cpu_kernels *k)
+{
+    k->quant_32 = quant_32_ref;
+    k->quant_256 = quant_256_ref;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reference kernels of the small operations. */
+#include "ref.h"
+
+#include <math.h>
+
+static void rms_norm_ref(const float *x, const float *w, float *y, uint32_t n, float eps)
+{
+    double sum = 0;
+    float scale;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    scale = (float)(1.0 / sqrt(sum / (double)n + (double)eps));
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = x[i] * scale * w[i];
+}
+
+static void rope_ref(const float *x, const float *cs, float *y, uint32_t n_head, uint32_t head_dim,
+                     uint32_t n_rot, uint32_t mode)
+{
+    uint32_t half = n_rot / 2;
+    for (uint32_t h = 0; h < n_head; h++) {
+        const float *xh = x + (size_t)h * head_dim;
+        float *yh = y + (size_t)h * head_dim;
+        for (uint32_t i = 0; i < half; i++) {
+            uint32_t ia = mode == ATSI_ROPE_PAIRS ? 2 * i : i;
+            uint32_t ib = mode == ATSI_ROPE_PAIRS ? 2 * i + 1 : i + half;
+            float a = xh[ia], b = xh[ib];
+            yh[ia] = a * cs[i] - b * cs[half + i];
+            yh[ib] = a * cs[half + i] + b * cs[i];
+        }
+        for (uint32_t i = n_rot; i < head_dim; i++)
+            yh[i] = xh[i];
+    }
+}
+
+static void swiglu_ref(const float *gate, const float *up, float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = gate[i] / (1.0F + expf(-gate[i])) * up[i];
+}
+
+static void add_ref(const float *a, const float *b, float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = a[i] + b[i];
+}
+
+static void axpy_ref(float s, const float *x, float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] += s * x[i];
+}
+
+static void store_f16_ref(const float *x, uint16_t *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = atsi_f32_to_f16(x[i]);
+}
+
+/* Larger first; NaN never wins. */
+static int before(const float *x, int32_t a, int32_t b)
+{
+    return x[a] > x[b] || (x[a] == x[b] && a < b) || (!isnan(x[a]) && isnan(x[b]));
+}
+
+static void topk_ref(const float *logits, uint32_t n, uint32_t k, int32_t *ids, float *w)
+{
+    uint32_t have = 0;
+    double sum = 0, selected = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t at = have < k ? have++ : k;
+        for (; at > 0 && before(logits, (int32_t)i, ids[at - 1]); at--)
+            if (at < k)
+                ids[at] = ids[at - 1];
+        if (at < k)
+            ids[at] = (int32_t)i;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        sum += exp((double)logits[i] - (double)logits[ids[0]]);
+    for (uint32_t j = 0; j < k; j++) {
+        w[j] = (float)(exp((double)logits[ids[j]] - (double)logits[ids[0]]) / sum);
+        selected += (double)w[j];
+    }
+    selected = fmax(selected, 6.103515625e-5); /* 2^-14 */
+    for (uint32_t j = 0; j < k; j++)
+        w[j] = (float)((double)w[j] / selected);
+}
+
+void ref_ops_fill(struct cpu_kernels *k)
+{
+    k->rms_norm = rms_norm_ref;
+    k->rope = rope_ref;
+    k->swiglu = swiglu_ref;
+    k->add = add_ref;
+    k->axpy = axpy_ref;
+    k->store_f16 = store_f16_ref;
+    k->topk = topk_ref;
+}
+
+void cpu_ref_kernels(struct cpu_kernels *k)
+{
+    memset(k, 0, sizeof *k);
+    k->isa = "ref";
+    ref_gemm_fill(k);
+    ref_dequant_fill(k);
+    ref_act_fill(k);
+    ref_attn_fill(k);
+    ref_ops_fill(k);
+}

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Choosing the next token: logit bias, penalties, filters, a draw.
+ *
+ * Filters never sort a whole vocabulary: top-k keeps a heap of k while it reads the logits once,
+ * the others order by a heap from which only the kept candidates are taken.  Ties go to the lower
+ * id everywhere.  Sums are doubles over candidates in a fixed order, and exp and log are our own
+ * (rng.h), so that a seed gives the same tokens on every machine.
+ */
+#include "text/sampler.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/rng.h"
+
+#define MAX_LAST_N (1 << 24)
+#define NONE UINT32_MAX
+
+struct candidate {
+    double key;    /* order in which a filter takes candidates, highest first */
+    double weight; /* exp of the logit minus the largest one */
+    float logit;
+    int32_t id;
+};
+
+struct atsi_sampler {
+    struct atsi_sampler_params p; /* .bias: a copy */
+    uint32_t n_vocab;
+    struct atsi_rng rng;
+    struct candidate *cand; /* n_vocab entries */
+    size_t n;               /* in use */
+    /* Penalties: how often each token occurs in the window, and which ones do. */
+    uint32_t *count, *place; /* place: index in `seen`, NONE */
+    uint32_t *seen, n_seen;
+    int32_t *ring; /* the last penalty_last_n tokens, when that is positive */
+    size_t n_ring, ring_at;
+};
+
+void atsi_sampler_defaults(struct atsi_sampler_params *p)
+{
+    *p = (struct atsi_sampler_params){.temp = 0.8f,
+                                      .top_k = 40,
+                                      .top_p = 0.95f,
+                                      .min_p = 0.05f,
+                                      .typical_p = 1.0f,
+                                      .penalty_repeat = 1.0f,
+                                      .penalty_last_n = 64};
+}
+
+/* ---------------------------------------------------------------- opening */
+static int check_params(const struct atsi_sampler_params *p, uint32_t n_vocab, struct atsi_err *err)
+{
+    const struct {
+        const char *name;
+        double value, min, max;
+    } ranges[] = {
+        {"temperature", p->temp, -INFINITY, 1e6},
+        {"top_p", p->top_p, 0, 1},
+        {"min_p", p->min_p, 0, 1},
+        {"typical_p", p->typical_p, 0, 1},
+        {"repetition penalty", p->penalty_repeat, 1e-6, 1e6},
+        {"presence penalty", p->penalty_presence, -1e6, 1e6},
+        {"frequency penalty", p->penalty_freq, -1e6, 1e6},
+        {"penalty_last_n", p->penalty_last_n, -1, MAX_LAST_N},
+        {"vocabulary size", n_vocab, 1, INT32_MAX},
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
+        if (!(ranges[i].value >= ranges[i].min && ranges[i].value <= ranges[i].max))
+            return atsi_fail(err, ATSI_EINVAL, "sampler: %s is %g, expected %g..%g", ranges[i].name,
+                             ranges[i].value, ranges[i].min, ranges[i].max);
+    for (size_t i = 0; i < p->n_bias; i++) {
+        if (p->bias[i].id < 0 || (uint32_t)p->bias[i].id >= n_vocab)
+            return atsi_fail(err, ATSI_EINVAL, "sampler: logit bias of token %d, there are %u",
+                             p->bias[i].id, n_vocab);
+        if (isnan(p->bias[i].bias) || p->bias[i].bias == INFINITY)
+            return atsi_fail(err, ATSI_EINVAL,
+                             "sampler: logit bias of token %d is %g, expected a number or -inf",
+                             p->bias[i].id, (double)p->bias[i].bias);
+    }
+    return ATSI_OK;
+}
+
+static bool uses_penalties(const struct atsi_sampler_params *p)
+{
+    return p->penalty_last_n != 0 &&
+           (p->penalty_repeat != 1.0f || p->penalty_presence != 0.0f || p->penalty_freq != 0.0f);
+}
+
+static bool alloc_parts(struct atsi_sampler *s)
+{
+    size_t n = s->n_vocab;
+    struct atsi_logit_bias *bias = calloc(s->p.n_bias + 1, sizeof *bias);
+    if (bias != NULL && s->p.n_bias > 0)
+        memcpy(bias, s->p.bias, s->p.n_bias * sizeof *bias);
+    s->p.bias = bias;
+    s->cand = calloc(n, sizeof *s->cand);
+    if (bias == NULL || s->cand == NULL)
+        return false;
+    if (!uses_penalties(&s->p))
+        return true;
+    s->count = calloc(n, sizeof *s->count);
+    s->place = malloc(n * sizeof *s->place);
+    s->seen = malloc(n * sizeof *s->seen);
+    if (s->p.penalty_last_n > 0)
+        s->ring = malloc((size_t)s->p.penalty_last_n * sizeof *s->ring);
+    if (s->place != NULL)
+        memset(s->place, 0xFF, n * sizeof *s->place); /* every entry NONE */
+    return s->count != NULL && s->place != NULL && s->seen != NULL &&
+           (s->p.penalty_last_n < 0 || s->ring != NULL);
+}
+
+int atsi_sampler_open(const struct atsi_sampler_params *p, uint32_t n_vocab,
+                      struct atsi_sampler **out, struct atsi_err *err)
+{
+    struct atsi_sampler *s;
+    int rc = check_params(p, n_vocab, err);
+    *out = NULL;
+    if (rc != ATSI_OK)
+        return rc;
+    s = calloc(1, sizeof *s);
+    if (s != NULL) {
+        s->p = *p;
+        s->n_vocab = n_vocab;
+        atsi_rng_seed(&s->rng, p->seed);
+    }
+    if (s == NULL || !alloc_parts(s)) {
+        atsi_sampler_close(s);
+        return atsi_fail(err, ATSI_ENOMEM, "sampler: out of memory for %u tokens", n_vocab);
+    }
+    *out = s;
+    return ATSI_OK;
+}
+
+void atsi_sampler_close(struct atsi_sampler *s)
+{
+    if (s == NULL)
+        return;
+    free((void *)(uintptr_t)s->p.bias); /* our copy; const only in the shared struct */
+    free(s->cand);
+    free(s->count);
+    free(s->place);
+    free(s->seen);
+    free(s->ring);
+    free(s);
+}
+
+/* ---------------------------------------------------------------- penalties */
+static void count_up(struct atsi_sampler *s, int32_t id)
+{
+    if (s->count[id]++ == 0) {
+        s->place[id] = s->n_seen;
+        s->seen[s->n_seen++] = (uint32_t)id;
+    }
+}
+
+static void count_down(struct atsi_sampler *s, int32_t id)
+{
+    if (--s->count[id] == 0) { /* the last one takes the place that becomes free */
+        uint32_t last = s->seen[--s->n_seen];
+        s->seen[s->place[id]] = last;
+        s->place[last] = s->place[id];
+        s->place[id] = NONE;
+    }
+}
+
+void atsi_sampler_accept(struct atsi_sampler *s, int32_t id)
+{
+    size_t last_n = (size_t)s->p.penalty_last_n;
+    if (s->count == NULL || id < 0 || (uint32_t)id >= s->n_vocab)
+        return;
+    if (s->ring != NULL) {
+        if (s->n_ring == last_n)
+            count_down(s, s->ring[s->ring_at]);
+        else
+            s->n_ring++;
+        s->ring[s->ring_at] = id;
+        s->ring_at = (s->ring_at + 1) % last_n;
+    }
+    count_up(s, id);
+}
+
+static void adjust(struct atsi_sampler *s, float *logits)
+{
+    for (size_t i = 0; i < s->p.n_bias; i++)
+        logits[s->p.bias[i].id] += s->p.bias[i].bias;
+    for (uint32_t i = 0; i < s->n_seen; i++) {
+        uint32_t id = s->seen[i];
+        float x = logits[id];
+        x = x > 0.0f ? x / s->p.penalty_repeat : x * s->p.penalty_repeat;
+        logits[id] = x - (float)s->count[id] * s->p.penalty_freq - s->p.penalty_presence;
+    }
+}
+
+/* ---------------------------------------------------------------- candidates */
+/* True when a is taken before b. */
+static bool before(const struct candidate *a, const struct candidate *b)
+{
+    return a->key > b->key || (a->key == b->key && a->id < b->id);
+}
+
+/* Restores the heap below i; `worst_first` has the candidate taken last on top. */
+static void sift_down(struct candidate *h, size_t n, size_t i, bool worst_first)
+{
+    struct candidate x = h[i];
+    for (size_t child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && before(&h[child + 1], &h[child]) != worst_first)
+            child++;
+        if (before(&h[child], &x) == worst_first)
+            break;
+        h[i] = h[child];
+    }
+    h[i] = x;
+}
+
+static void make_heap(struct candidate *h, size_t n, bool worst_first)
+{
+    for (size_t i = n / 2; i-- > 0;)
+        sift_down(h, n, i, worst_first);
+}
+
+/* All tokens with a finite logit. */
+static void take_all(struct atsi_sampler *s, const float *logits)
+{
+    s->n = 0;
+    for (uint32_t i = 0; i < s->n_vocab; i++)
+        if (isfinite(logits[i]))
+            s->cand[s->n++] =
+                (struct candidate){.key = logits[i], .logit = logits[i], .id = (int32_t)i};
+}
+
+/* The k tokens of the largest finite logits. */
+static void take_top_k(struct atsi_sampler *s, const float *logits, size_t k)
+{
+    struct candidate *h = s->cand;
+    s->n = 0;
+    for (uint32_t i = 0; i < s->n_vocab; i++) {
+        struct candidate c = {.key = logits[i], .logit = logits[i], .id = (int32_t)i};
+        if (!isfinite(logits[i]) || (s->n == k && !(logits[i] > h[0].logit)))
+            continue; /* an equal logit has a higher id than those taken */
+        if (s->n < k) {
+            h[s->n++] = c;
+            if (s->n == k)
+                make_heap(h, k, true);
+        } else {
+            h[0] = c;
+            sift_down(h, k, 0, true);
+        }
+    }
+}
+
+/* Weights of the candidates at a temperature, and their sum. */
+static double weigh(struct atsi_sampler *s, double temp)
+{
+    double max = -INFINITY, sum = 0.0;
+    for (size_t i = 0; i < s->n; i++)
+        max = s->cand[i].logit > max ? s->cand[i].logit : max;
+    for (size_t i = 0; i < s->n; i++) {
+        s->cand[i].weight = atsi_exact_exp(((double)s->cand[i].logit - max) / temp);
+        sum += s->cand[i].weight;
+    }
+    return sum;
+}
+
+/* Keeps the candidates of the highest keys whose weights together reach `share` of the sum, one at
+ * least.  They end up at the front, best first. */
+static void keep_share(struct atsi_sampler *s, double sum, double share)
+{
+    size_t n_heap = s->n, kept = 0;
+    double reached = 0.0;
+    make_heap(s->cand, n_heap, false);
+    while (n_heap > 0) { /* taken ones go to the end of the array, which the heap leaves free */
+        struct candidate best = s->cand[0];
+        s->cand[0] = s->cand[--n_heap];
+        if (n_heap > 0)
+            sift_down(s->cand, n_heap, 0, false);
+        s->cand[n_heap] = best;
+        kept++;
+        reached += best.weight;
+        if (reached >= share * sum)
+            break;
+    }
+    for (size_t i = 0; i < kept / 2; i++) { /* the end holds them worst first: turn round */
+        struct candidate tmp = s->cand[s->n - kept + i];
+        s->cand[s->n - kept + i] = s->cand[s->n - 1 - i];
+        s->cand[s->n - 1 - i] = tmp;
+    }
+    memmove(s->cand, s->cand + (s->n - kept), kept * sizeof *s->cand);
+    s->n = kept;
+}
+
+/* Locally typical sampling (Meister et al. 2022): by closeness of -log p to the entropy. */
+static void filter_typical(struct atsi_sampler *s)
+{
+    double sum = weigh(s, 1.0), log_sum = atsi_exact_log(sum), entropy = 0.0, max = -INFINITY;
+    for (size_t i = 0; i < s->n; i++)
+        max = s->cand[i].logit > max ? s->cand[i].logit : max;
+    for (size_t i = 0; i < s->n; i++) {
+        struct candidate *c = &s->cand[i];
+        c->key = log_sum - ((double)c->logit - max); /* -log p */
+        entropy += c->weight / sum * c->key;
+    }
+    for (size_t i = 0; i < s->n; i++)
+        s->cand[i].key = -fabs(s->cand[i].key - entropy);
+    keep_share(s, sum, s->p.typical_p);
+}
+
+static void filter_top_p(struct atsi_sampler *s)
+{
+    double sum = weigh(s, 1.0);
+    for (size_t i = 0; i < s->n; i++)
+        s->cand[i].key = s->cand[i].logit;
+    keep_share(s, sum, s->p.top_p);
+}
+
+/* Keeps what is at least min_p as likely as the likeliest, whose weight is 1. */
+static void filter_min_p(struct atsi_sampler *s)
+{
+    size_t kept = 0;
+    (void)weigh(s, 1.0);
+    for (size_t i = 0; i < s->n; i++)
+        if (s->cand[i].weight >= (double)s->p.min_p)
+            s->cand[kept++] = s->cand[i];
+    s->n = kept;
+}
+
+/* ---------------------------------------------------------------- choosing */
+static int32_t greedy(const struct atsi_sampler *s, const float *logits)
+{
+    int32_t best = ATSI_EFAIL;
+    float max = -INFINITY;
+    for (uint32_t i = 0; i < s->n_vocab; i++)
+        if (logits[i] > max && isfinite(logits[i])) {
+            max = logits[i];
+            best = (int32_t)i;
+        }
+    return best;
+}
+
+static int32_t draw(struct atsi_sampler *s)
+{
+    double sum = weigh(s, s->p.temp), target = atsi_rng_unit(&s->rng) * sum, reached = 0.0;
+    size_t last = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->cand[i].weight > 0.0)
+            last = i;
+        reached += s->cand[i].weight;
+        if (reached > target)
+            break;
+    }
+    return s->cand[last].id; /* also when rounding kept `reached` from passing the target */
+}
+
+int32_t atsi_sampler_next(struct atsi_sampler *s, float *logits)
+{
+    adjust(s, logits);
+    if (s->p.temp <= 0.0f)
+        return greedy(s, logits);
+    if (s->p.top_k > 0 && s->p.top_k < s->n_vocab)
+        take_top_k(s, logits, s->p.top_k);
+    else
+        take_all(s, logits);
+    if (s->n == 0)
+        return ATSI_EFAIL;
+    if (s->p.typical_p < 1.0f)
+        filter_typical(s);
+    if (s->p.top_p < 1.0f)
+        filter_top_p(s);
+    if (s->p.min_p > 0.0f)
+        filter_min_p(s);
+    return draw(s);
+}
