@@ -93,7 +93,10 @@ static double bytes_per_token(const struct bench *b, uint32_t depth, const struc
     atsi_session_info(s, &si);
     for (uint32_t i = 0; i < b->graph->n_nodes; i++) {
         const struct atsi_graph_node *n = b->graph->nodes[i];
-        const struct atsi_tensor *w = n->weight[0] >= 0 ? info->tensors[n->weight[0]] : NULL;
+        const struct atsi_tensor *w;
+        if (n->weight[0] < 0)
+            continue;
+        w = info->tensors[n->weight[0]];
         if (n->kind == ATSI_OP_MATMUL)
             bytes += weight_bytes(w);
         else if (n->kind == ATSI_OP_MATMUL_ID)
@@ -256,7 +259,6 @@ static int run_threads(struct bench *b, uint32_t n_threads)
 static void describe_model(struct bench *b, char *type, size_t size)
 {
     const struct atsi_loaded_info *info = atsi_model_info(b->m);
-    struct atsi_meta name = {.struct_size = sizeof name};
     uint64_t bytes = 0, largest = 0, by_type[ATSI_TYPE_COUNT] = {0};
     uint32_t main_type = 0;
     for (uint32_t i = 0; i < info->n_tensors; i++) {

@@ -4,7 +4,8 @@
  * could be, and what to do about it. */
 #include "cli/doctor.h"
 
-#include <jansson.h>
+#include "cli/json.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -162,21 +163,13 @@ static void print_text(const struct doctor *d)
                      count[FINDING_NOTE] == 1 ? "" : "s");
 }
 
-/* Text of files and plugins that is no UTF-8 would make a NULL value. */
-static json_t *text_value(const char *s)
-{
-    json_t *v = json_string(s);
-    return v != NULL ? v : json_string("?");
-}
-
 static json_t *finding_value(const struct finding *f, bool *ok)
 {
     json_t *o = json_object();
-    if (json_object_set_new(o, "level", json_string(level_name[f->level])) != 0 ||
-        json_object_set_new(o, "topic", json_string(f->topic)) != 0 ||
-        json_object_set_new(o, "text", text_value(f->text.s)) != 0 ||
-        json_object_set_new(o, "todo", text_value(f->todo.s)) != 0)
-        *ok = false;
+    cli_json_set(o, "level", json_string(level_name[f->level]), ok);
+    cli_json_set(o, "topic", json_string(f->topic), ok);
+    cli_json_set(o, "text", cli_json_text(f->text.s), ok);
+    cli_json_set(o, "todo", cli_json_text(f->todo.s), ok);
     return o;
 }
 
@@ -184,20 +177,12 @@ static int print_json(const struct doctor *d)
 {
     json_t *o = json_object(), *list = json_array();
     bool ok = true;
-    int rc = d->exit_code;
     for (uint32_t i = 0; i < d->n; i++)
-        if (json_array_append_new(list, finding_value(&d->findings[i], &ok)) != 0)
-            ok = false;
-    if (json_object_set_new(o, "ready", json_boolean(d->exit_code == CLI_OK)) != 0 ||
-        json_object_set_new(o, "exit_code", json_integer(d->exit_code)) != 0 ||
-        json_object_set_new(o, "findings", list) != 0)
-        ok = false;
-    if (!ok)
-        rc = cli_fail(CLI_RUN_ERROR, "out of memory");
-    else if (json_dumpf(o, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF)
-        rc = CLI_RUN_ERROR; /* said by cli_finish_stdout() */
-    json_decref(o);
-    return rc;
+        cli_json_append(list, finding_value(&d->findings[i], &ok), &ok);
+    cli_json_set(o, "ready", json_boolean(d->exit_code == CLI_OK), &ok);
+    cli_json_set(o, "exit_code", json_integer(d->exit_code), &ok);
+    cli_json_set(o, "findings", list, &ok);
+    return cli_json_print(o, ok, d->exit_code);
 }
 
 static int examine(struct doctor *d)

@@ -70,8 +70,8 @@ static void check_topology(struct doctor *d)
     }
     if (t->n_usable_cores < t->n_cores) {
         f = doctor_add(d, FINDING_NOTE, "topology");
-        machine_add(&f->text, "%u cores are outside of the affinity mask or cpuset",
-                    t->n_cores - t->n_usable_cores);
+        machine_add(&f->text, "%u of %u cores are outside of the affinity mask or cpuset",
+                    t->n_cores - t->n_usable_cores, t->n_cores);
         machine_add(&f->todo, "start without taskset, or widen the cpuset of the container");
     }
     if (t->n_numa > 1) {

@@ -124,11 +124,11 @@ void machine_add_why(struct machine_text *t, const struct atsi_runtime *rt)
                            cores = machine_conf(rt, "cpu.cores");
     bool counted = strcmp(threads.value, "0") == 0;
     add_setting(t, &threads);
-    machine_add(t, counted ? ": one per " : ": as asked, on ");
+    machine_add(t, counted ? ": one per " : ", first one on each ");
     if (cpus.value[0] != '\0') {
         machine_add(t, "core in ");
         add_setting(t, &cpus);
-    } else if (strcmp(cores.value, "all") == 0) {
+    } else if (strcmp(cores.value, "all") == 0 && topo->n_kinds > 1) {
         machine_add(t, "core of any kind, ");
         add_setting(t, &cores);
     } else if (topo->n_kinds > 1) {

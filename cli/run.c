@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
 static const char *prompt, *prompt_file, *bias_text;
 static int64_t n_predict = -1, seed = -1, top_k, last_n;
@@ -235,7 +236,7 @@ static uint64_t random_seed(void)
 {
     uint64_t x = 0;
     if (getrandom(&x, sizeof x, 0) != (ssize_t)sizeof x)
-        x = (uint64_t)(uintptr_t)&x;
+        x = (uint64_t)time(NULL);
     return x;
 }
 

@@ -133,21 +133,18 @@ static void print_piece(const char *p, size_t n)
     }
 }
 
+/* One line: id and piece. */
 static int print_token(const struct atsi_tokenizer *tok, int32_t id)
 {
-    char small[256], *p = small;
-    size_t n = atsi_token_bytes(tok, id, true, small, sizeof small);
-    if (n > sizeof small) {
-        p = malloc(n);
-        if (p == NULL)
-            return cli_fail(CLI_RUN_ERROR, "out of memory");
-        (void)atsi_token_bytes(tok, id, true, p, n);
-    }
+    size_t n = atsi_token_bytes(tok, id, true, NULL, 0);
+    char *piece = malloc(n + 1);
+    if (piece == NULL)
+        return cli_fail(CLI_RUN_ERROR, "out of memory");
+    (void)atsi_token_bytes(tok, id, true, piece, n);
     (void)printf("%7d  '", id);
-    print_piece(p, n);
+    print_piece(piece, n);
     (void)fputs("'\n", stdout);
-    if (p != small)
-        free(p);
+    free(piece);
     return CLI_OK;
 }
 
@@ -185,9 +182,10 @@ static int parse_ids(const struct atsi_tokenizer *tok, struct text *in, int32_t 
     atsi_tokenizer_info(tok, &info);
     *out = malloc((in->n + 1) * sizeof **out); /* an id takes a byte at least */
     p = realloc(in->p, in->n + 1);
+    if (p != NULL)
+        in->p = p;
     if (*out == NULL || p == NULL)
         return cli_fail(CLI_RUN_ERROR, "out of memory");
-    in->p = p;
     p[in->n] = '\0';
     for (p += strspn(p, ", \t\r\n"); p < in->p + in->n; p = end + strspn(end, ", \t\r\n")) {
         long id;

@@ -2,9 +2,9 @@
  *
  * `atsinfer topology`: the CPU, its cores, caches and memory as the program sees them, and which
  * CPUs the workers will use and why. */
-#include <jansson.h>
 #include <string.h>
 
+#include "cli/json.h"
 #include "cli/machine.h"
 
 #define MAX_CPUS 4096
@@ -126,33 +126,13 @@ static int print_text(const struct atsi_runtime *rt)
 
 /* ---------------------------------------------------------------- JSON */
 
-/* jansson's setters take ownership and fail on NULL; `ok` gathers the failures. */
-static void set(json_t *o, const char *key, json_t *value, bool *ok)
-{
-    if (json_object_set_new(o, key, value) != 0)
-        *ok = false;
-}
-
-static void append(json_t *a, json_t *value, bool *ok)
-{
-    if (json_array_append_new(a, value) != 0)
-        *ok = false;
-}
-
-/* Bytes of a file's text that are no UTF-8 (a CPU name) would make a NULL value. */
-static json_t *text_value(const char *s)
-{
-    json_t *v = json_string(s);
-    return v != NULL ? v : json_string("?");
-}
-
 static json_t *caps_value(uint64_t caps, bool *ok)
 {
     json_t *a = json_array();
     char name[64];
     for (unsigned bit = 0; bit < 64; bit++)
         if ((caps >> bit & 1) != 0 && atsi_cpu_caps_text(UINT64_C(1) << bit, name, sizeof name) > 0)
-            append(a, json_string(name), ok);
+            cli_json_append(a, json_string(name), ok);
     return a;
 }
 
@@ -162,12 +142,12 @@ static json_t *cpus_value(const struct atsi_topo *topo, bool *ok)
     for (uint32_t i = 0; i < topo->n_cpus; i++) {
         const struct atsi_cpu_info *c = &topo->cpus[i];
         json_t *o = json_object();
-        set(o, "cpu", json_integer(c->os_index), ok);
-        set(o, "core", json_integer(c->core), ok);
-        set(o, "numa", json_integer(c->numa_node), ok);
-        set(o, "kind", json_integer(c->kind), ok);
-        set(o, "usable", json_boolean(c->usable), ok);
-        append(a, o, ok);
+        cli_json_set(o, "cpu", json_integer(c->os_index), ok);
+        cli_json_set(o, "core", json_integer(c->core), ok);
+        cli_json_set(o, "numa", json_integer(c->numa_node), ok);
+        cli_json_set(o, "kind", json_integer(c->kind), ok);
+        cli_json_set(o, "usable", json_boolean(c->usable), ok);
+        cli_json_append(a, o, ok);
     }
     return a;
 }
@@ -177,10 +157,10 @@ static json_t *caches_value(const struct atsi_topo *topo, bool *ok)
     json_t *a = json_array();
     for (uint32_t i = 0; i < topo->n_caches; i++) {
         json_t *o = json_object();
-        set(o, "level", json_integer(topo->caches[i].level), ok);
-        set(o, "bytes", json_integer((json_int_t)topo->caches[i].bytes), ok);
-        set(o, "cores", json_integer(topo->caches[i].n_sharing), ok);
-        append(a, o, ok);
+        cli_json_set(o, "level", json_integer(topo->caches[i].level), ok);
+        cli_json_set(o, "bytes", json_integer((json_int_t)topo->caches[i].bytes), ok);
+        cli_json_set(o, "cores", json_integer(topo->caches[i].n_sharing), ok);
+        cli_json_append(a, o, ok);
     }
     return a;
 }
@@ -191,7 +171,7 @@ static json_t *workers_value(const struct atsi_runtime *rt, bool *ok)
     uint32_t n = atsi_runtime_workers(rt, cpus, MACHINE_MAX_WORKERS);
     json_t *a = json_array();
     for (uint32_t i = 0; i < n && i < MACHINE_MAX_WORKERS; i++)
-        append(a, cpus[i] >= 0 ? json_integer(cpus[i]) : json_null(), ok);
+        cli_json_append(a, cpus[i] >= 0 ? json_integer(cpus[i]) : json_null(), ok);
     return a;
 }
 
@@ -202,27 +182,28 @@ static json_t *build_json(const struct atsi_runtime *rt, bool *ok)
     struct machine_text why = {.len = 0};
     json_t *o = json_object();
     machine_add_why(&why, rt);
-    set(o, "cpu_model", text_value(t->cpu_model), ok);
-    set(o, "caps", caps_value(host->cpu_caps, ok), ok);
-    set(o, "caps_masked", caps_value(machine_masked(rt), ok), ok);
-    set(o, "slow_gather", json_boolean((host->cpu_tune & ATSI_TUNE_SLOW_GATHER) != 0), ok);
-    set(o, "slow_512", json_boolean((host->cpu_tune & ATSI_TUNE_SLOW_512) != 0), ok);
-    set(o, "described_by", text_value(machine_conf(rt, "cpu.topology").value), ok);
-    set(o, "n_cpus", json_integer(t->n_cpus), ok);
-    set(o, "n_cores", json_integer(t->n_cores), ok);
-    set(o, "n_usable_cpus", json_integer(t->n_usable_cpus), ok);
-    set(o, "n_usable_cores", json_integer(t->n_usable_cores), ok);
-    set(o, "n_numa", json_integer(t->n_numa), ok);
-    set(o, "n_kinds", json_integer(t->n_kinds), ok);
-    set(o, "cgroup_cpus", t->cgroup_cpus > 0.0 ? json_real(t->cgroup_cpus) : json_null(), ok);
-    set(o, "mem_total_bytes", json_integer((json_int_t)t->mem_total_bytes), ok);
-    set(o, "mem_available_bytes", json_integer((json_int_t)t->mem_available_bytes), ok);
-    set(o, "page_bytes", json_integer((json_int_t)t->page_bytes), ok);
-    set(o, "huge_page_bytes", json_integer((json_int_t)t->huge_page_bytes), ok);
-    set(o, "caches", caches_value(t, ok), ok);
-    set(o, "cpus", cpus_value(t, ok), ok);
-    set(o, "workers", workers_value(rt, ok), ok); /* CPU of each, null when not pinned */
-    set(o, "workers_why", text_value(why.s), ok);
+    cli_json_set(o, "cpu_model", cli_json_text(t->cpu_model), ok);
+    cli_json_set(o, "caps", caps_value(host->cpu_caps, ok), ok);
+    cli_json_set(o, "caps_masked", caps_value(machine_masked(rt), ok), ok);
+    cli_json_set(o, "slow_gather", json_boolean((host->cpu_tune & ATSI_TUNE_SLOW_GATHER) != 0), ok);
+    cli_json_set(o, "slow_512", json_boolean((host->cpu_tune & ATSI_TUNE_SLOW_512) != 0), ok);
+    cli_json_set(o, "described_by", cli_json_text(machine_conf(rt, "cpu.topology").value), ok);
+    cli_json_set(o, "n_cpus", json_integer(t->n_cpus), ok);
+    cli_json_set(o, "n_cores", json_integer(t->n_cores), ok);
+    cli_json_set(o, "n_usable_cpus", json_integer(t->n_usable_cpus), ok);
+    cli_json_set(o, "n_usable_cores", json_integer(t->n_usable_cores), ok);
+    cli_json_set(o, "n_numa", json_integer(t->n_numa), ok);
+    cli_json_set(o, "n_kinds", json_integer(t->n_kinds), ok);
+    cli_json_set(o, "cgroup_cpus", t->cgroup_cpus > 0.0 ? json_real(t->cgroup_cpus) : json_null(),
+                 ok);
+    cli_json_set(o, "mem_total_bytes", json_integer((json_int_t)t->mem_total_bytes), ok);
+    cli_json_set(o, "mem_available_bytes", json_integer((json_int_t)t->mem_available_bytes), ok);
+    cli_json_set(o, "page_bytes", json_integer((json_int_t)t->page_bytes), ok);
+    cli_json_set(o, "huge_page_bytes", json_integer((json_int_t)t->huge_page_bytes), ok);
+    cli_json_set(o, "caches", caches_value(t, ok), ok);
+    cli_json_set(o, "cpus", cpus_value(t, ok), ok);
+    cli_json_set(o, "workers", workers_value(rt, ok), ok); /* CPU of each, null when not pinned */
+    cli_json_set(o, "workers_why", cli_json_text(why.s), ok);
     return o;
 }
 
@@ -230,13 +211,7 @@ static int print_json(const struct atsi_runtime *rt)
 {
     bool ok = true;
     json_t *o = build_json(rt, &ok);
-    int rc = CLI_OK;
-    if (!ok)
-        rc = cli_fail(CLI_RUN_ERROR, "out of memory");
-    else if (json_dumpf(o, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF)
-        rc = CLI_RUN_ERROR; /* said by cli_finish_stdout() */
-    json_decref(o);
-    return rc;
+    return cli_json_print(o, ok, CLI_OK);
 }
 
 static int run(int argc, char **argv)

@@ -78,7 +78,7 @@ int atsi_model_open(struct atsi_runtime *rt, const char *path,
         load.progress_ctx = params->progress_ctx;
     }
     rc = find_loader(rt, path, &m->ops, err);
-    if (rc == ATSI_OK)
+    if (rc == ATSI_OK && m->ops != NULL)
         rc = m->ops->open(&rt->host, path, &load, &m->loaded, err);
     if (rc != ATSI_OK) {
         free(m);

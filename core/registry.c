@@ -262,27 +262,38 @@ static int load(struct atsi_registry *r, struct file *f, struct atsi_err *err)
     return ATSI_OK;
 }
 
+/* Takes over one scanned file: loads it, or keeps why not. */
+static int take_scanned(struct atsi_registry *r, struct file *f,
+                        const struct atsi_scan_result *result, struct atsi_err *err)
+{
+    int rc = ATSI_OK;
+    if (result->good)
+        rc = load(r, f, err);
+    else
+        (void)snprintf(f->why, sizeof f->why, "%s", result->why);
+    if (rc != ATSI_OK || f->plugin != NULL)
+        return rc;
+    atsi_log(r->p.log, ATSI_LOG_INFO, "registry", "%s refused: %s", f->path, f->why);
+    if (f->named)
+        return atsi_fail(err, ATSI_ECONF, "--plugin %s: %.300s", f->path, f->why);
+    return ATSI_OK;
+}
+
 static int scan_and_load(struct atsi_registry *r, struct atsi_err *err)
 {
-    const char **paths = calloc((size_t)r->n_files + 1, sizeof *paths);
+    const char **paths = calloc((size_t)r->n_files + 1, sizeof(const char *));
     struct atsi_scan_result *results = calloc((size_t)r->n_files + 1, sizeof *results);
-    int rc = paths == NULL || results == NULL ? no_memory(err) : ATSI_OK;
-    for (uint32_t i = 0; rc == ATSI_OK && i < r->n_files; i++)
-        paths[i] = r->files[i].path;
-    if (rc == ATSI_OK)
-        atsi_scan_plugins(r->p.host, paths, r->n_files, SCAN_TIMEOUT_MS, results);
-    for (uint32_t i = 0; rc == ATSI_OK && i < r->n_files; i++) {
-        struct file *f = &r->files[i];
-        if (results[i].good)
-            rc = load(r, f, err);
-        else
-            (void)snprintf(f->why, sizeof f->why, "%s", results[i].why);
-        if (rc != ATSI_OK || f->plugin != NULL)
-            continue;
-        atsi_log(r->p.log, ATSI_LOG_INFO, "registry", "%s refused: %s", f->path, f->why);
-        if (f->named)
-            rc = atsi_fail(err, ATSI_ECONF, "--plugin %s: %.300s", f->path, f->why);
+    int rc = ATSI_OK;
+    if (paths == NULL || results == NULL) {
+        free(results);
+        free(paths);
+        return no_memory(err);
     }
+    for (uint32_t i = 0; i < r->n_files; i++)
+        paths[i] = r->files[i].path;
+    atsi_scan_plugins(r->p.host, paths, r->n_files, SCAN_TIMEOUT_MS, results);
+    for (uint32_t i = 0; rc == ATSI_OK && i < r->n_files; i++)
+        rc = take_scanned(r, &r->files[i], &results[i], err);
     free(results);
     free(paths);
     return rc;

@@ -9,7 +9,6 @@
 
 #include "core/select_measure.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -151,11 +150,15 @@ static const struct candidate *measure_all(struct atsi_runtime *rt, struct candi
 static void describe(const struct candidate *c, uint32_t n, const struct candidate *best, char *why,
                      size_t size)
 {
-    size_t at = (size_t)snprintf(why, size, "fastest of %u measured:", n);
+    size_t at = (size_t)snprintf(why, size, "fastest of %u, relative speeds:", n);
     for (uint32_t i = 0; i < n && at < size; i++)
-        if (c[i].ns != 0)
-            at += (size_t)snprintf(why + at, size - at, " %s %.2fx", c[i].name,
+        if (c[i].ns == UINT64_MAX)
+            at += (size_t)snprintf(why + at, size - at, " %s less than half,", c[i].name);
+        else if (c[i].ns != 0)
+            at += (size_t)snprintf(why + at, size - at, " %s %.2f,", c[i].name,
                                    (double)best->ns / (double)c[i].ns);
+    if (at > 0 && at < size)
+        why[at - 1] = '\0'; /* the last comma */
 }
 
 static int choose_auto(struct atsi_runtime *rt, const struct candidate **out, struct candidate *c,
@@ -213,7 +216,7 @@ int atsi_select_cpu(struct atsi_runtime *rt, const char **name_out,
         return choose_named(rt, name, ops_out, why, why_size, err);
     }
     rc = choose_auto(rt, &best, candidates, why, why_size, err);
-    if (rc != ATSI_OK)
+    if (rc != ATSI_OK || best == NULL)
         return rc;
     *name_out = best->name;
     *ops_out = best->ops;

@@ -113,8 +113,10 @@ static int time_product(struct bench *b, const struct atsi_host *host, uint32_t 
             return rc;
         ns_here = host->now_ns(host->ctx) - start;
         best = ns_here < best ? ns_here : best;
-        if (limit_ns != 0 && r >= 1 && *ns + best > 2 * limit_ns)
-            break; /* the first run warms up; a second this slow settles it */
+        if (limit_ns != 0 && r >= 1 && *ns + best > 2 * limit_ns) {
+            *ns = UINT64_MAX; /* the first run warms up; a second this slow settles it */
+            return ATSI_OK;
+        }
     }
     *ns += best;
     return ATSI_OK;
@@ -130,7 +132,7 @@ int atsi_measure_backend(const struct atsi_host *host, const struct atsi_backend
     for (int t = 0; t < 2 && rc == ATSI_OK; t++) {
         fill_weights(types[t], ops->buf_ptr(b.weights));
         for (uint32_t rows = 1; rows <= ROWS && rc == ATSI_OK; rows *= ROWS) {
-            if (limit_ns != 0 && *ns_out > 2 * limit_ns)
+            if (*ns_out == UINT64_MAX)
                 break;
             rc = time_product(&b, host, types[t], rows, limit_ns, ns_out, err);
         }

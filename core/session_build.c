@@ -152,7 +152,7 @@ static int alloc_tables(struct atsi_session *s, struct atsi_err *err)
     s->views = calloc(g->n_values, sizeof *s->views);
     s->kv = calloc((size_t)g->n_kv + 1, sizeof *s->kv);
     s->ops = calloc((size_t)g->n_nodes + 1, sizeof *s->ops);
-    s->op_ptrs = calloc((size_t)g->n_nodes + 1, sizeof *s->op_ptrs);
+    s->op_ptrs = calloc((size_t)g->n_nodes + 1, sizeof(const struct atsi_op *));
     if (s->places == NULL || s->values == NULL || s->views == NULL || s->kv == NULL ||
         s->ops == NULL || s->op_ptrs == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "out of memory for the tables of %u operations",

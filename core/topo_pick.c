@@ -65,12 +65,14 @@ static int add_range(const struct atsi_topo *t, uint32_t first, uint32_t last,
     for (uint32_t os = first;; os++) {
         const struct atsi_cpu_info *cpu = find_cpu(t, os);
         if (cpu == NULL)
-            return atsi_fail(err, ATSI_ECONF, "there is no CPU %u (%u CPUs; `atsinfer topology`)",
-                             os, t->n_cpus);
+            return atsi_fail(
+                err, ATSI_ECONF,
+                "cpu.cpus: there is no CPU %u (%u CPUs; `atsinfer topology` lists them)", os,
+                t->n_cpus);
         if (!cpu->usable)
-            return atsi_fail(err, ATSI_ECONF,
-                             "CPU %u may not be used by this process (affinity mask or cpuset)",
-                             os);
+            return atsi_fail(
+                err, ATSI_ECONF,
+                "cpu.cpus: CPU %u may not be used by this process (affinity mask or cpuset)", os);
         *n += (uint32_t)add(list, *n, cpu);
         if (os == last)
             return ATSI_OK;
@@ -83,7 +85,7 @@ static int add_listed(const struct atsi_topo *t, const char *cpus, struct candid
 {
     const char *p = cpus;
     for (;;) {
-        uint32_t first, last;
+        uint32_t first = 0, last;
         int rc;
         p += strspn(p, " \t");
         bool ok = take_index(&p, &first);
@@ -94,10 +96,11 @@ static int add_listed(const struct atsi_topo *t, const char *cpus, struct candid
         }
         p += strspn(p, " \t");
         if (!ok || (*p != '\0' && *p != ','))
-            return atsi_fail(err, ATSI_ECONF, "\"%.100s\": expected CPU numbers as in 0-3,8", cpus);
+            return atsi_fail(err, ATSI_ECONF,
+                             "cpu.cpus is \"%.100s\": expected CPU numbers as in 0-3,8", cpus);
         if (last < first)
-            return atsi_fail(err, ATSI_ECONF, "\"%.100s\": range %u-%u runs backwards", cpus, first,
-                             last);
+            return atsi_fail(err, ATSI_ECONF, "cpu.cpus is \"%.100s\": range %u-%u runs backwards",
+                             cpus, first, last);
         rc = add_range(t, first, last, list, n, err);
         if (rc != ATSI_OK)
             return rc;
@@ -150,7 +153,7 @@ int atsi_topo_pick(const struct atsi_topo *t, const char *cpus, const char *core
         add_usable(t, all, list, &n);
     if (rc == ATSI_OK && n == 0)
         rc = atsi_fail(err, ATSI_ENODEV, "none of the %u CPUs may be used", t->n_cpus);
-    if (rc != ATSI_OK)
+    if (rc != ATSI_OK || n == 0)
         goto done;
     if (threads == 0) {
         threads = default_threads(t, list, n);

@@ -23,7 +23,7 @@ static inline bool atsi_grow(void **p, size_t n, size_t *cap, size_t more, size_
 {
     size_t want, bytes;
     void *q;
-    if (more <= *cap - n)
+    if (*p != NULL && more <= *cap - n)
         return true;
     if (__builtin_add_overflow(n, more, &want))
         return false;

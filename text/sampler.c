@@ -27,7 +27,8 @@ struct candidate {
 };
 
 struct atsi_sampler {
-    struct atsi_sampler_params p; /* .bias: a copy */
+    struct atsi_sampler_params p;
+    struct atsi_logit_bias *bias; /* a copy of p.bias, n_bias entries */
     uint32_t n_vocab;
     struct atsi_rng rng;
     struct candidate *cand; /* n_vocab entries */
@@ -92,12 +93,12 @@ static bool uses_penalties(const struct atsi_sampler_params *p)
 static bool alloc_parts(struct atsi_sampler *s)
 {
     size_t n = s->n_vocab;
-    struct atsi_logit_bias *bias = calloc(s->p.n_bias + 1, sizeof *bias);
-    if (bias != NULL && s->p.n_bias > 0)
-        memcpy(bias, s->p.bias, s->p.n_bias * sizeof *bias);
-    s->p.bias = bias;
+    s->bias = calloc(s->p.n_bias + 1, sizeof *s->bias);
+    if (s->bias != NULL && s->p.n_bias > 0)
+        memcpy(s->bias, s->p.bias, s->p.n_bias * sizeof *s->bias);
+    s->p.bias = NULL; /* the caller's may go away */
     s->cand = calloc(n, sizeof *s->cand);
-    if (bias == NULL || s->cand == NULL)
+    if (s->bias == NULL || s->cand == NULL)
         return false;
     if (!uses_penalties(&s->p))
         return true;
@@ -138,7 +139,7 @@ void atsi_sampler_close(struct atsi_sampler *s)
 {
     if (s == NULL)
         return;
-    free((void *)(uintptr_t)s->p.bias); /* our copy; const only in the shared struct */
+    free(s->bias);
     free(s->cand);
     free(s->count);
     free(s->place);
@@ -185,7 +186,7 @@ void atsi_sampler_accept(struct atsi_sampler *s, int32_t id)
 static void adjust(struct atsi_sampler *s, float *logits)
 {
     for (size_t i = 0; i < s->p.n_bias; i++)
-        logits[s->p.bias[i].id] += s->p.bias[i].bias;
+        logits[s->bias[i].id] += s->bias[i].bias;
     for (uint32_t i = 0; i < s->n_seen; i++) {
         uint32_t id = s->seen[i];
         float x = logits[id];

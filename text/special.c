@@ -10,6 +10,9 @@
  */
 #include "text/special.h"
 
+/* Texts beyond this make the search for them slow and are no markers anybody would write. */
+#define LONGEST 256u
+
 static const char *text_of(const struct atsi_special *s, uint32_t i, size_t *len_out)
 {
     return atsi_strlist_at(&s->vocab->text, s->sorted[i], len_out);
@@ -24,7 +27,8 @@ static size_t len_of(const struct atsi_special *s, uint32_t i)
 
 static int compare_ids(const void *a, const void *b, void *ctx)
 {
-    const struct atsi_vocab *v = ctx;
+    const struct atsi_special *s = ctx;
+    const struct atsi_vocab *v = s->vocab;
     uint32_t id_a = *(const uint32_t *)a, id_b = *(const uint32_t *)b;
     size_t n_a, n_b;
     const char *p_a = atsi_strlist_at(&v->text, id_a, &n_a);
@@ -42,12 +46,32 @@ static bool is_special(uint8_t type)
     return type == ATSI_TOKEN_CONTROL || type == ATSI_TOKEN_USER || type == ATSI_TOKEN_UNKNOWN;
 }
 
+/* Counts the special tokens and refuses absurd ones. */
+static int count_special(struct atsi_special *s, const struct atsi_vocab *v, struct atsi_err *err)
+{
+    for (uint32_t i = 0; i < v->n; i++) {
+        size_t n;
+        if (!is_special(v->type[i]))
+            continue;
+        (void)atsi_strlist_at(&v->text, i, &n);
+        if (n > LONGEST)
+            return atsi_fail(err, ATSI_EFORMAT,
+                             "tokenizer.ggml.tokens: entry %u is a special token of %zu bytes, at "
+                             "most %u expected",
+                             i, n, LONGEST);
+        s->n++;
+    }
+    return ATSI_OK;
+}
+
 int atsi_special_open(struct atsi_special *s, const struct atsi_vocab *v, struct atsi_err *err)
 {
     size_t n;
+    int rc;
     s->vocab = v;
-    for (uint32_t i = 0; i < v->n; i++)
-        s->n += is_special(v->type[i]);
+    rc = count_special(s, v, err);
+    if (rc != ATSI_OK)
+        return rc;
     s->sorted = calloc((size_t)s->n + 1, sizeof *s->sorted);
     if (s->sorted == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "vocabulary: out of memory");
@@ -55,7 +79,7 @@ int atsi_special_open(struct atsi_special *s, const struct atsi_vocab *v, struct
     for (uint32_t i = 0; i < v->n; i++)
         if (is_special(v->type[i]))
             s->sorted[s->n++] = i;
-    qsort_r(s->sorted, s->n, sizeof *s->sorted, compare_ids, (void *)(uintptr_t)v);
+    qsort_r(s->sorted, s->n, sizeof *s->sorted, compare_ids, s);
     for (uint32_t i = 0; i < s->n; i++)
         s->first[(unsigned char)*text_of(s, i, &n) + 1]++;
     for (size_t b = 1; b < 257; b++)
@@ -99,6 +123,20 @@ static bool add_match(struct atsi_matches *out, size_t start, size_t len, uint32
     return true;
 }
 
+/* True when entry i is all at text + at; its first `depth` bytes are known to be. */
+static bool rest_matches(const struct atsi_special *s, uint32_t i, size_t depth, const char *text,
+                         size_t n, size_t at)
+{
+    size_t len;
+    const char *p = text_of(s, i, &len);
+    return len <= n - at && memcmp(p + depth, text + at + depth, len - depth) == 0;
+}
+
+static bool is_wanted(const struct atsi_special *s, uint32_t i, bool all)
+{
+    return all || s->vocab->type[s->sorted[i]] == ATSI_TOKEN_USER;
+}
+
 /* Adds every token whose text stands at text + at. */
 static bool match_at(const struct atsi_special *s, const char *text, size_t n, size_t at, bool all,
                      struct atsi_matches *out)
@@ -106,8 +144,11 @@ static bool match_at(const struct atsi_special *s, const char *text, size_t n, s
     uint32_t lo = s->first[(unsigned char)text[at]], hi = s->first[(unsigned char)text[at] + 1];
     for (size_t depth = 1; lo < hi; depth++) {
         uint32_t best = ATSI_NO_SYM;
+        if (hi - lo == 1) /* the usual end: one token is left */
+            return !is_wanted(s, lo, all) || !rest_matches(s, lo, depth, text, n, at) ||
+                   add_match(out, at, len_of(s, lo), s->sorted[lo]);
         for (; lo < hi && len_of(s, lo) == depth; lo++)
-            if (all || s->vocab->type[s->sorted[lo]] == ATSI_TOKEN_USER)
+            if (is_wanted(s, lo, all))
                 best = s->sorted[lo]; /* of equal texts the last id counts */
         if (best != ATSI_NO_SYM && !add_match(out, at, depth, best))
             return false;
@@ -148,7 +189,7 @@ static bool any_overlap(const struct atsi_matches *m)
  * match at hand, so an overlap covers its first or its last byte. */
 static bool resolve(struct atsi_matches *m, size_t n)
 {
-    unsigned char *taken = calloc(n, 1);
+    unsigned char *taken = calloc(n + 1, 1);
     size_t kept = 0;
     if (taken == NULL)
         return false;

@@ -69,12 +69,17 @@ static bool mark_spaces(struct atsi_bytes *out, const char *text, size_t n, bool
     return true;
 }
 
-/* Length of the character at p by its lead byte alone, cut off at the end of the text. */
+/* Length of the character at p by its lead byte alone, cut off at the end of the text, and before a
+ * space, so that a stray lead byte does not turn a space into the mark's bytes. */
 static size_t char_len(const char *p, size_t n)
 {
     static const uint8_t by_nibble[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4};
     size_t len = by_nibble[(unsigned char)*p >> 4];
-    return len < n ? len : n;
+    len = len < n ? len : n;
+    for (size_t i = 1; i < len; i++)
+        if (is_mark(p + i, n - i))
+            return i;
+    return len;
 }
 
 /* Bytes up to where the next word begins. */

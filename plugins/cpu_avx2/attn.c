@@ -67,8 +67,8 @@ CPU_INLINE void score_cells(const struct cpu_attn_args *a, uint32_t head, int H,
             v[c] = cache8(k[c] + i * elem_bytes(f16), f16);
         for (int h = 0; h < H; h++)
             for (int c = 0; c < CELLS; c++)
-                s[h][c] = _mm256_fmadd_ps(v[c], _mm256_loadu_ps(q + (size_t)h * a->dk + i),
-                                          s[h][c]);
+                s[h][c] =
+                    _mm256_fmadd_ps(v[c], _mm256_loadu_ps(q + (size_t)h * a->dk + i), s[h][c]);
     }
     for (int h = 0; h < H && i < a->dk; h++)
         for (int c = 0; c < CELLS; c++)

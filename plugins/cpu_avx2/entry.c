@@ -7,8 +7,7 @@
 
 void cpu_avx2_kernels(const struct atsi_host *host, struct cpu_kernels *out);
 
-#define CAPS_NEEDED                                                                                \
-    (ATSI_CPU_AVX | ATSI_CPU_AVX2 | ATSI_CPU_FMA | ATSI_CPU_F16C | ATSI_CPU_BMI2)
+#define CAPS_NEEDED (ATSI_CPU_AVX | ATSI_CPU_AVX2 | ATSI_CPU_FMA | ATSI_CPU_F16C | ATSI_CPU_BMI2)
 
 static const struct cpu_plugin_desc desc = {
     .name = "cpu_avx2", .caps = CAPS_NEEDED, .kernels = cpu_avx2_kernels};

@@ -25,8 +25,8 @@ CPU_INLINE __m256 m_f16(const uint8_t *const b[8])
 /* 2^(e - 128), bit patterns: (e - 1) << 23 for e >= 2; 2^21 << e, subnormal, for 1 and 0. */
 CPU_INLINE __m256 d_e8m0(const uint8_t *const b[8])
 {
-    __m256i e = _mm256_setr_epi32(b[0][0], b[1][0], b[2][0], b[3][0], b[4][0], b[5][0], b[6][0],
-                                  b[7][0]);
+    __m256i e =
+        _mm256_setr_epi32(b[0][0], b[1][0], b[2][0], b[3][0], b[4][0], b[5][0], b[6][0], b[7][0]);
     __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
     __m256i tiny = _mm256_sllv_epi32(_mm256_set1_epi32(1 << 21), e);
     return _mm256_castsi256_ps(
@@ -36,11 +36,8 @@ CPU_INLINE __m256 d_e8m0(const uint8_t *const b[8])
 void gemm_q4_0_avx2(const void *w, size_t w_stride, uint32_t n_rows, const struct cpu_act *x,
                     float *y, size_t y_stride)
 {
-    static const struct type32 type = {.bytes = sizeof(struct atsi_block_q4_0),
-                                       .zero = 8,
-                                       .run = 8,
-                                       .vec = vec_q4_0,
-                                       .d = d_f16};
+    static const struct type32 type = {
+        .bytes = sizeof(struct atsi_block_q4_0), .zero = 8, .run = 8, .vec = vec_q4_0, .d = d_f16};
     gemm_quant(&type, NULL, w, w_stride, n_rows, x, y, y_stride);
 }
 
@@ -59,11 +56,8 @@ void gemm_q4_1_avx2(const void *w, size_t w_stride, uint32_t n_rows, const struc
 void gemm_q5_0_avx2(const void *w, size_t w_stride, uint32_t n_rows, const struct cpu_act *x,
                     float *y, size_t y_stride)
 {
-    static const struct type32 type = {.bytes = sizeof(struct atsi_block_q5_0),
-                                       .zero = 16,
-                                       .run = 4,
-                                       .vec = vec_q5_0,
-                                       .d = d_f16};
+    static const struct type32 type = {
+        .bytes = sizeof(struct atsi_block_q5_0), .zero = 16, .run = 4, .vec = vec_q5_0, .d = d_f16};
     gemm_quant(&type, NULL, w, w_stride, n_rows, x, y, y_stride);
 }
 

@@ -10,12 +10,12 @@
 #include "simd.h"
 
 enum {
-    STREAM_ROWS = 8,    /* decode: rows read at once, far apart */
+    STREAM_ROWS = 8,     /* decode: rows read at once, far apart */
     STREAM_AHEAD = 1024, /* bytes each is fetched ahead */
-    BLOCK_ROWS = 16,    /* prefill: rows and tokens whose lane sums wait on the stack (12 KiB) ... */
+    BLOCK_ROWS = 16, /* prefill: rows and tokens whose lane sums wait on the stack (12 KiB) ... */
     BLOCK_TOKENS = 24,
-    BLOCK_ELEMS = 512,  /* ... while this many elements of each are in L1 */
-    TILE_R = 4,         /* rows x tokens in registers */
+    BLOCK_ELEMS = 512, /* ... while this many elements of each are in L1 */
+    TILE_R = 4,        /* rows x tokens in registers */
     TILE_T = 3
 };
 
@@ -85,9 +85,9 @@ CPU_INLINE void ftile(const struct ftype *type, const uint8_t *const row[], cons
         return;
     for (int r = 0; r < R; r++)
         for (int t = 0; t < T; t++)
-            acc[r * T + t] = _mm256_fmadd_ps(
-                type->load_part(row[r] + i * type->bytes, n - i),
-                _mm256_maskload_ps(x[t] + i, lane_mask(n - i)), acc[r * T + t]);
+            acc[r * T + t] =
+                _mm256_fmadd_ps(type->load_part(row[r] + i * type->bytes, n - i),
+                                _mm256_maskload_ps(x[t] + i, lane_mask(n - i)), acc[r * T + t]);
 }
 
 /* ---------------------------------------------------------------- decode */
@@ -193,8 +193,8 @@ CPU_INLINE void gemm_float(const struct ftype *type, const void *w, size_t w_str
         const uint32_t nr = n_rows - r < BLOCK_ROWS ? n_rows - r : BLOCK_ROWS;
         for (uint32_t t = 0; t < x->n_tok; t += BLOCK_TOKENS) {
             const uint32_t nt = x->n_tok - t < BLOCK_TOKENS ? x->n_tok - t : BLOCK_TOKENS;
-            block_product(type, p + r * w_stride, w_stride, nr, x->f + t * x->f_stride,
-                          x->f_stride, nt, x->k, y + t * y_stride + r, y_stride);
+            block_product(type, p + r * w_stride, w_stride, nr, x->f + t * x->f_stride, x->f_stride,
+                          nt, x->k, y + t * y_stride + r, y_stride);
         }
     }
 }

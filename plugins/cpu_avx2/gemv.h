@@ -7,8 +7,8 @@
  *   then, for types with mins, y = fma(float(sum of m q_a), +-m_w * d_a, y).
  * tile.h keeps the same chain, which makes every split of rows and tokens agree bit for bit.
  *
- * The eight rows are an eighth of the call's rows apart: eight sequential streams, where prefetching
- * past the end of a row fetches what the stream reads next.
+ * The eight rows are an eighth of the call's rows apart: eight sequential streams, where
+ * prefetching past the end of a row fetches what the stream reads next.
  */
 #ifndef CPU_AVX2_GEMV_H
 #define CPU_AVX2_GEMV_H
@@ -23,12 +23,12 @@ enum {
 
 /* A weight type with blocks of 32 elements. */
 struct type32 {
-    size_t bytes;                         /* of a block */
-    int zero;                             /* zero point of the quants */
-    bool is_signed;                       /* quants are i8: |q| <= 128 against sign(a, q) */
-    bool has_min;                         /* value = d * q + m */
-    int run;                              /* products of u8 and i8 pairs that may be added in i16 */
-    __m256i (*vec)(const uint8_t *b);     /* its 32 quants */
+    size_t bytes;                     /* of a block */
+    int zero;                         /* zero point of the quants */
+    bool is_signed;                   /* quants are i8: |q| <= 128 against sign(a, q) */
+    bool has_min;                     /* value = d * q + m */
+    int run;                          /* products of u8 and i8 pairs that may be added in i16 */
+    __m256i (*vec)(const uint8_t *b); /* its 32 quants */
     __m256 (*d)(const uint8_t *const b[8]); /* scales of eight blocks */
     __m256 (*m)(const uint8_t *const b[8]); /* mins of eight blocks */
 };
@@ -37,10 +37,10 @@ struct type32 {
 struct type256 {
     size_t bytes, d_at, dmin_at; /* of a block; offsets of the f16 scales */
     bool is_signed;              /* as above */
-    bool has_min;                /* value = d * s * q - dmin * m; else m corrects for a zero point */
-    int group;                   /* elements per scale: 16 or 32 */
-    int zero;                    /* zero point of the quants */
-    int run;                     /* as above */
+    bool has_min; /* value = d * s * q - dmin * m; else m corrects for a zero point */
+    int group;    /* elements per scale: 16 or 32 */
+    int zero;     /* zero point of the quants */
+    int run;      /* as above */
     __m256i (*vec)(const uint8_t *b, int j);
     void (*scale)(const uint8_t *b, __m256i *s, __m256i *m);
 };
@@ -120,8 +120,8 @@ CPU_INLINE void dot256(const struct type256 *type, const uint8_t *b, const int8_
     for (int j = 0; j < 8; j++) {
         /* i16 number j of either half, to all lanes of the half */
         __m256i pick = _mm256_set1_epi16((short)(2 * j + 256 * (2 * j + 1)));
-        __m256i p = mul_pairs(type->vec(b, j), _mm256_load_si256((const __m256i *)q + j),
-                              type->is_signed);
+        __m256i p =
+            mul_pairs(type->vec(b, j), _mm256_load_si256((const __m256i *)q + j), type->is_signed);
         s = _mm256_add_epi32(s, _mm256_madd_epi16(p, _mm256_shuffle_epi8(scales, pick)));
     }
     *m_out = _mm256_madd_epi16(mins, bsum);

@@ -31,8 +31,8 @@ void rms_norm_avx2(const float *x, const float *w, float *y, uint32_t n, float e
     const __m256 s = _mm256_set1_ps(scale);
     uint32_t i = 0;
     for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(y + i, _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), s),
-                                              _mm256_loadu_ps(w + i)));
+        _mm256_storeu_ps(
+            y + i, _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), s), _mm256_loadu_ps(w + i)));
     for (; i < n; i++)
         y[i] = x[i] * scale * w[i];
 }
@@ -47,8 +47,8 @@ CPU_INLINE void turn_pairs(const float *x, const float *c, const float *s, float
         __m256 cc = _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(c + i)), twice);
         __m256 ss = _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(s + i)), twice);
         __m256 swapped = _mm256_permute_ps(v, 0xb1);
-        _mm256_storeu_ps(y + (size_t)2 * i, _mm256_addsub_ps(_mm256_mul_ps(v, cc),
-                                                             _mm256_mul_ps(swapped, ss)));
+        _mm256_storeu_ps(y + (size_t)2 * i,
+                         _mm256_addsub_ps(_mm256_mul_ps(v, cc), _mm256_mul_ps(swapped, ss)));
     }
     for (; i < half; i++) {
         const float a = x[2 * i], b = x[2 * i + 1];

@@ -6,8 +6,8 @@
  * neighbouring tokens fill a vector (struct act_tile); the same chunk of one weight row is opened
  * once (struct row_chunk) and its dwords are broadcast against it.  So integer sums need no
  * addition across lanes, products are added in i16 as long as they fit, and scales are applied to
- * eight tokens at a time.  Results wait in f32 between chunks, for up to 64 rows; the float chain is
- * that of gemv.h.
+ * eight tokens at a time.  Results wait in f32 between chunks, for up to 64 rows; the float chain
+ * is that of gemv.h.
  *
  * Per call a worker keeps about 27 KiB on its stack; there is no other memory.
  */
@@ -155,11 +155,11 @@ CPU_INLINE void mul_u8(const uint8_t *w, const int8_t (*a)[TILE_TOKENS][4], int 
             for (int v = 0; v < nv; v++) {
                 __m256i t = _mm256_maddubs_epi16(
                     q, _mm256_load_si256((const __m256i *)(const void *)a[c][8 * v]));
-                p[v] = c == i ? t : _mm256_add_epi16(p[v], t);
+                p[v] = c == i ? t : in_order(_mm256_add_epi16(p[v], t));
             }
         }
         for (int v = 0; v < nv; v++)
-            sum[v] = _mm256_add_epi32(sum[v], _mm256_madd_epi16(p[v], scale));
+            sum[v] = in_order(_mm256_add_epi32(sum[v], _mm256_madd_epi16(p[v], scale)));
     }
 }
 
@@ -169,11 +169,11 @@ CPU_INLINE void mul_i16(const int16_t *w, const int16_t (*a)[TILE_TOKENS][2], in
 {
     for (int c = 0; c < n; c++) {
         const __m256i q = _mm256_set1_epi32((int)load_u32(w + (size_t)2 * (size_t)c));
-        for (int v = 0; v < nv; v++)
-            sum[v] = _mm256_add_epi32(
-                sum[v],
-                _mm256_madd_epi16(
-                    q, _mm256_load_si256((const __m256i *)(const void *)a[c][8 * v])));
+        for (int v = 0; v < nv; v++) {
+            __m256i t =
+                _mm256_madd_epi16(q, _mm256_load_si256((const __m256i *)(const void *)a[c][8 * v]));
+            sum[v] = in_order(_mm256_add_epi32(sum[v], t));
+        }
     }
 }
 
@@ -193,9 +193,9 @@ CPU_INLINE void tile32(const struct type32 *type, const struct row_chunk *w,
     for (int i = 0; i < nb; i++) {
         __m256i s[4];
         for (int v = 0; v < nv; v++)
-            s[v] = type->zero == 0
-                       ? _mm256_setzero_si256()
-                       : _mm256_madd_epi16(bsum_at(a, i, v), _mm256_set1_epi16((short)(-type->zero)));
+            s[v] = type->zero == 0 ? _mm256_setzero_si256()
+                                   : _mm256_madd_epi16(bsum_at(a, i, v),
+                                                       _mm256_set1_epi16((short)(-type->zero)));
         if (type->is_signed)
             mul_i16(w->q16 + 32 * i, a->q16 + 16 * i, 16, nv, s);
         else
@@ -205,9 +205,8 @@ CPU_INLINE void tile32(const struct type32 *type, const struct row_chunk *w,
             __m256 da = _mm256_load_ps(&a->d[i][8 * v]);
             y[v] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(s[v]), _mm256_mul_ps(d, da), y[v]);
             if (type->has_min)
-                y[v] = _mm256_fmadd_ps(
-                    _mm256_cvtepi32_ps(_mm256_madd_epi16(bsum_at(a, i, v), one)),
-                    _mm256_mul_ps(m, da), y[v]);
+                y[v] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_madd_epi16(bsum_at(a, i, v), one)),
+                                       _mm256_mul_ps(m, da), y[v]);
         }
     }
     for (int v = 0; v < nv; v++)
@@ -229,13 +228,13 @@ CPU_INLINE void tile256(const struct type256 *type, const struct row_chunk *w,
             const int n = type->group / 4;
             mul_u8(q, a->q8 + 8 * j, n, type->run, nv, _mm256_set1_epi32(w->s_even[j]), s);
             if (n == 4)
-                mul_u8(q + 16, a->q8 + 8 * j + 4, n, type->run, nv,
-                       _mm256_set1_epi32(w->s_odd[j]), s);
+                mul_u8(q + 16, a->q8 + 8 * j + 4, n, type->run, nv, _mm256_set1_epi32(w->s_odd[j]),
+                       s);
         }
         for (int j = 0; j < 8; j++) {
             const __m256i mins = _mm256_set1_epi32(w->mins[j]);
             for (int v = 0; v < nv; v++)
-                m[v] = _mm256_add_epi32(m[v], _mm256_madd_epi16(mins, bsum_at(a, j, v)));
+                m[v] = in_order(_mm256_add_epi32(m[v], _mm256_madd_epi16(mins, bsum_at(a, j, v))));
         }
     }
     const __m256 d = _mm256_set1_ps(w->d[0]), dmin = _mm256_set1_ps(type->has_min ? w->m[0] : 0);
@@ -284,8 +283,7 @@ CPU_INLINE void tile_block(const struct type32 *t32, const struct type256 *t256,
     for (uint32_t k0 = 0; k0 < x->k; k0 += TILE_ELEMS) {
         const uint32_t elems = x->k - k0 < TILE_ELEMS ? x->k - k0 : TILE_ELEMS;
         const int nb = (int)(elems / 32);
-        const uint8_t *p =
-            w + (t32 != NULL ? k0 / 32 * t32->bytes : k0 / TILE_ELEMS * t256->bytes);
+        const uint8_t *p = w + (t32 != NULL ? k0 / 32 * t32->bytes : k0 / TILE_ELEMS * t256->bytes);
         pack_tile(x, t0, n, k0, elems, wide, &a);
         switch ((n + 7) / 8) {
         case 1:

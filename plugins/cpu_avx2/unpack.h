@@ -99,8 +99,8 @@ CPU_INLINE __m256i bit_moved(const uint8_t *p, int from, int to)
 /* Sixteen scale bytes (16 signed ones, or 0..255) in the order of s. */
 CPU_INLINE __m128i even_odd(__m128i sc)
 {
-    return _mm_shuffle_epi8(
-        sc, _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+    return _mm_shuffle_epi8(sc,
+                            _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
 }
 
 /* Eight signed scale bytes, one per 32 elements, in the order of s. */
@@ -177,8 +177,7 @@ CPU_INLINE __m256i vec_q4_k(const uint8_t *b, int j)
 CPU_INLINE __m256i vec_q5_k(const uint8_t *b, int j)
 {
     const uint8_t *qs = b + offsetof(struct atsi_block_q5_k, qs);
-    __m256i low =
-        _mm256_and_si256(shifted(qs + 32 * (j >> 1), 4 * (j & 1)), _mm256_set1_epi8(15));
+    __m256i low = _mm256_and_si256(shifted(qs + 32 * (j >> 1), 4 * (j & 1)), _mm256_set1_epi8(15));
     return _mm256_or_si256(low, bit_moved(b + offsetof(struct atsi_block_q5_k, qh), j, 4));
 }
 
@@ -217,8 +216,8 @@ CPU_INLINE void scale_iq4_xs(const uint8_t *b, __m256i *s, __m256i *m)
     uint32_t top = load_u16(b + offsetof(struct atsi_block_iq4_xs, scales_h));
     /* One dword per scale: shift its bits down. */
     __m256i j4 = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
-    __m256i lo = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32((int)low), j4),
-                                  _mm256_set1_epi32(15));
+    __m256i lo =
+        _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32((int)low), j4), _mm256_set1_epi32(15));
     __m256i hi = _mm256_srlv_epi32(_mm256_set1_epi32((int)top), _mm256_srli_epi32(j4, 1));
     hi = _mm256_slli_epi32(_mm256_and_si256(hi, _mm256_set1_epi32(3)), 4);
     __m256i sc = _mm256_sub_epi32(_mm256_or_si256(lo, hi), _mm256_set1_epi32(32));

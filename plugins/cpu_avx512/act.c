@@ -9,20 +9,16 @@
 #include <float.h>
 #include <math.h>
 
-CPU_INLINE __m512 abs_16(__m512 v)
-{
-    return _mm512_abs_ps(v);
-}
-
-/* Rounds 64 elements times `scale` to q (half to even, at most 127) and sums each 16 of them. */
+/* Rounds 64 elements times their scale to q (half to even) and sums each 16 of them.  The limits
+ * keep q and the sums consistent whatever the input (a NaN becomes -127). */
 CPU_INLINE void round_64(const __m512 x[4], __m512 scale_a, __m512 scale_b, int8_t *q,
                          int16_t *bsum)
 {
-    const __m512i top = _mm512_set1_epi32(127);
+    const __m512i top = _mm512_set1_epi32(127), bottom = _mm512_set1_epi32(-127);
     __m512i v[4];
     for (int i = 0; i < 4; i++) {
         v[i] = _mm512_cvtps_epi32(_mm512_mul_ps(x[i], i < 2 ? scale_a : scale_b));
-        v[i] = _mm512_min_epi32(v[i], top);
+        v[i] = _mm512_max_epi32(_mm512_min_epi32(v[i], top), bottom);
         _mm_store_si128((__m128i *)(void *)(q + 16 * i), _mm512_cvtsepi32_epi8(v[i]));
     }
     _mm_storel_epi64((__m128i *)(void *)bsum,
@@ -39,7 +35,8 @@ CPU_INLINE float block_scale_32(float amax, float *d)
 
 CPU_INLINE float quant_block_32(const float *x, float *d)
 {
-    __m512 m = _mm512_max_ps(abs_16(_mm512_loadu_ps(x)), abs_16(_mm512_loadu_ps(x + 16)));
+    __m512 m =
+        _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(x)), _mm512_abs_ps(_mm512_loadu_ps(x + 16)));
     return block_scale_32(_mm512_reduce_max_ps(m), d);
 }
 
@@ -71,12 +68,12 @@ void quant_32_avx512(const float *x, struct cpu_act *act, uint32_t t)
 /* The element of largest magnitude of 256, with its sign; the first of equals. */
 CPU_INLINE float largest_256(const float *x)
 {
-    __m512 m = abs_16(_mm512_loadu_ps(x)), amax;
+    __m512 m = _mm512_abs_ps(_mm512_loadu_ps(x)), amax;
     for (int i = 16; i < 256; i += 16)
-        m = _mm512_max_ps(m, abs_16(_mm512_loadu_ps(x + i)));
+        m = _mm512_max_ps(m, _mm512_abs_ps(_mm512_loadu_ps(x + i)));
     amax = _mm512_set1_ps(_mm512_reduce_max_ps(m));
     for (int i = 0; i < 256; i += 16) {
-        __mmask16 at = _mm512_cmp_ps_mask(abs_16(_mm512_loadu_ps(x + i)), amax, _CMP_EQ_OQ);
+        __mmask16 at = _mm512_cmp_ps_mask(_mm512_abs_ps(_mm512_loadu_ps(x + i)), amax, _CMP_EQ_OQ);
         if (at != 0)
             return x[i + __builtin_ctz(at)];
     }

@@ -3,7 +3,7 @@
  * Products with weights in blocks of 32, included by a plain and by a VNNI file.
  *
  * For a row and a token, per block: isum = sum (code - zero) * q, an exact integer, then
- *     acc = acc + (d * da) * isum;  acc = acc + (m * da) * bsum        (fused, in f32)
+ *     acc = acc + (d * da) * isum;  acc = acc + m * (da * bsum)        (fused, in f32)
  * Only this float chain is ordered, so tiles of any shape give the same bits.
  */
 #ifndef ATSI_CPU_AVX512_GEMM_32_H
@@ -20,7 +20,7 @@
 struct act_unit {
     __m512i q[2];
     __m512i zero_sum; /* -zero times the block's sum */
-    __m512 d, sum;
+    __m512 d, d_sum;  /* d times the block's sum, for mins */
 };
 
 CPU_INLINE void act_unit_32(const int type, const int8_t *q, const float *d, const int16_t *bsum,
@@ -35,7 +35,7 @@ CPU_INLINE void act_unit_32(const int type, const int8_t *q, const float *d, con
     a->d = _mm512_permutexvar_ps(spread, _mm512_castps128_ps512(_mm_load_ps(d)));
     s = _mm_madd_epi16(s, _mm_set1_epi16(f->has_min ? 1 : (short)-f->zero));
     a->zero_sum = _mm512_permutexvar_epi32(spread, _mm512_castsi128_si512(s));
-    a->sum = _mm512_cvtepi32_ps(a->zero_sum);
+    a->d_sum = _mm512_mul_ps(a->d, _mm512_cvtepi32_ps(a->zero_sum));
 }
 
 /* Four partial sums per block of one row, block b in lane b. */
@@ -50,7 +50,7 @@ CPU_INLINE __m512i row_dot_32(const int type, const __m512i c[2], const struct a
     return dot4(wide, p, c[1], a->q[1]);
 }
 
-/* acc += lanes of s * v in order, and of s2 * v2 in between when there are mins. */
+/* acc += lanes of s * v in order, each followed by that of s2 * v2 when there are mins. */
 CPU_INLINE __m128 chain_32(const int has_min, __m128 acc, __m512 s, __m512 v, __m512 s2, __m512 v2)
 {
     acc = _mm_fmadd_ps(_mm512_castps512_ps128(s), _mm512_castps512_ps128(v), acc);
@@ -83,8 +83,8 @@ CPU_INLINE void unit_32(const int type, const uint8_t *const p[4], const struct 
                                 row_dot_32(type, c[2], &a[t]), row_dot_32(type, c[3], &a[t]));
         if (f->zero != 0)
             i = _mm512_add_epi32(i, a[t].zero_sum);
-        acc[t] = chain_32(f->has_min, acc[t], _mm512_mul_ps(d, a[t].d), _mm512_cvtepi32_ps(i),
-                          _mm512_mul_ps(m, a[t].d), a[t].sum);
+        acc[t] = chain_32(f->has_min, acc[t], _mm512_mul_ps(d, a[t].d), _mm512_cvtepi32_ps(i), m,
+                          a[t].d_sum);
     }
 }
 
@@ -114,7 +114,7 @@ CPU_INLINE void tail_unit_32(const int type, const uint8_t *const w[4], const st
     unit_32(type, p, a, n, acc);
 }
 
-/* Four rows times n <= FEW_TOKENS tokens from t0 on. */
+/* Four rows times n <= FEW_TOKENS tokens. */
 CPU_INLINE void four_rows_32(const int type, const uint8_t *const w[4], const struct cpu_act *x,
                              const int n, __m128 acc[])
 {
@@ -233,6 +233,46 @@ CPU_INLINE void tile_dots_32(const int wide, const struct panel_32 *p, uint32_t 
     }
 }
 
+/* -zero times the sum of each of the job's blocks of token t; with mins, d times the sum too. */
+CPU_INLINE void block_sums_32(const int has_min, const struct tile_job_32 *job, size_t t,
+                              int32_t zero_sum[16], float d_sum[16])
+{
+    const struct cpu_act *x = job->x;
+    const __mmask16 have = mask_left(job->n_blocks);
+    __m512i s =
+        _mm512_maskz_loadu_epi32(have, x->bsum + t * x->bsum_stride + 2 * (size_t)job->block);
+    _mm512_store_si512(zero_sum, _mm512_madd_epi16(s, _mm512_set1_epi16((short)-job->zero)));
+    if (has_min) {
+        __m512 d = _mm512_maskz_loadu_ps(have, x->d + t * x->d_stride + job->block);
+        s = _mm512_madd_epi16(s, _mm512_set1_epi16(1));
+        _mm512_store_ps(d_sum, _mm512_mul_ps(d, _mm512_cvtepi32_ps(s)));
+    }
+}
+
+/* acc = acc + (d * da) * dot, for both panels and all tokens; da: one float per token. */
+CPU_INLINE void tile_scale_32(const float *d0, const float *d1, const float *da, size_t da_stride,
+                              const int n, __m512i dot[2][TILE_TOKENS], __m512 acc[2][TILE_TOKENS])
+{
+    const __m512 v0 = _mm512_load_ps(d0), v1 = _mm512_load_ps(d1);
+    for (int t = 0; t < n; t++) {
+        const __m512 a = _mm512_set1_ps(da[(size_t)t * da_stride]);
+        acc[0][t] = _mm512_fmadd_ps(_mm512_mul_ps(v0, a), _mm512_cvtepi32_ps(dot[0][t]), acc[0][t]);
+        acc[1][t] = _mm512_fmadd_ps(_mm512_mul_ps(v1, a), _mm512_cvtepi32_ps(dot[1][t]), acc[1][t]);
+    }
+}
+
+/* acc = acc + m * (da * bsum) */
+CPU_INLINE void tile_min_32(const float *m0, const float *m1, const float *d_sum, const int n,
+                            __m512 acc[2][TILE_TOKENS])
+{
+    const __m512 v0 = _mm512_load_ps(m0), v1 = _mm512_load_ps(m1);
+    for (int t = 0; t < n; t++) {
+        const __m512 s = _mm512_set1_ps(d_sum[16 * t]);
+        acc[0][t] = _mm512_fmadd_ps(v0, s, acc[0][t]);
+        acc[1][t] = _mm512_fmadd_ps(v1, s, acc[1][t]);
+    }
+}
+
 /* 32 rows x n tokens from t0 on. */
 CPU_INLINE void tile_rows_32(const int wide, const int has_min, const struct tile_job_32 *job,
                              uint32_t t0, const int n)
@@ -240,49 +280,22 @@ CPU_INLINE void tile_rows_32(const int wide, const int has_min, const struct til
     const struct cpu_act *x = job->x;
     const int8_t *q = x->q + t0 * x->q_stride + (size_t)job->block * 32;
     const float *d = x->d + t0 * x->d_stride + job->block;
-    const size_t ys = job->ys;
-    float *y = job->y + t0 * ys;
-    _Alignas(64) int32_t sum[TILE_TOKENS][16];
-    _Alignas(64) float fsum[TILE_TOKENS][16];
+    float *y = job->y + t0 * job->ys;
+    _Alignas(64) int32_t zero_sum[TILE_TOKENS][16];
+    _Alignas(64) float d_sum[TILE_TOKENS][16];
     __m512 acc[2][TILE_TOKENS];
-    for (int t = 0; t < n; t++) {
-        const int16_t *bsum = x->bsum + (t0 + (size_t)t) * x->bsum_stride + (size_t)job->block * 2;
-        const __mmask16 have = mask_left(job->n_blocks);
-        __m512i s = _mm512_maskz_loadu_epi32(have, bsum);
-        _mm512_store_si512(sum[t], _mm512_madd_epi16(s, _mm512_set1_epi16((short)-job->zero)));
-        if (has_min)
-            _mm512_store_ps(fsum[t],
-                            _mm512_cvtepi32_ps(_mm512_madd_epi16(s, _mm512_set1_epi16(1))));
-        acc[0][t] = acc[1][t] = _mm512_setzero_ps();
-        if (!job->first) {
-            acc[0][t] = _mm512_maskz_loadu_ps(job->m0, y + (size_t)t * ys);
-            acc[1][t] = _mm512_maskz_loadu_ps(job->m1, y + (size_t)t * ys + 16);
-        }
-    }
+    for (int t = 0; t < n; t++)
+        block_sums_32(has_min, job, t0 + (size_t)t, zero_sum[t], d_sum[t]);
+    tile_start(job->first, y, job->ys, n, job->m0, job->m1, acc);
     for (uint32_t b = 0; b < job->n_blocks; b++) {
         const struct panel_32 *p = &job->panel[b / 4 * 2];
-        __m512 d0 = _mm512_load_ps(p[0].d[b % 4]), d1 = _mm512_load_ps(p[1].d[b % 4]);
         __m512i dot[2][TILE_TOKENS];
-        tile_dots_32(wide, p, b, q + (size_t)b * 32, x->q_stride, &sum[0][b], n, dot);
-        for (int t = 0; t < n; t++) {
-            __m512 da = _mm512_set1_ps(d[(size_t)t * x->d_stride + b]);
-            acc[0][t] =
-                _mm512_fmadd_ps(_mm512_mul_ps(d0, da), _mm512_cvtepi32_ps(dot[0][t]), acc[0][t]);
-            acc[1][t] =
-                _mm512_fmadd_ps(_mm512_mul_ps(d1, da), _mm512_cvtepi32_ps(dot[1][t]), acc[1][t]);
-            if (has_min) {
-                __m512 s = _mm512_set1_ps(fsum[t][b]);
-                acc[0][t] =
-                    _mm512_fmadd_ps(_mm512_mul_ps(_mm512_load_ps(p[0].m[b % 4]), da), s, acc[0][t]);
-                acc[1][t] =
-                    _mm512_fmadd_ps(_mm512_mul_ps(_mm512_load_ps(p[1].m[b % 4]), da), s, acc[1][t]);
-            }
-        }
+        tile_dots_32(wide, p, b, q + (size_t)b * 32, x->q_stride, &zero_sum[0][b], n, dot);
+        tile_scale_32(p[0].d[b % 4], p[1].d[b % 4], d + b, x->d_stride, n, dot, acc);
+        if (has_min)
+            tile_min_32(p[0].m[b % 4], p[1].m[b % 4], &d_sum[0][b], n, acc);
     }
-    for (int t = 0; t < n; t++) {
-        _mm512_mask_storeu_ps(y + (size_t)t * ys, job->m0, acc[0][t]);
-        _mm512_mask_storeu_ps(y + (size_t)t * ys + 16, job->m1, acc[1][t]);
-    }
+    tile_store(y, job->ys, n, job->m0, job->m1, acc);
 }
 
 CPU_INLINE void tiles_32(const int wide, const int has_min, const struct tile_job_32 *job)

@@ -88,7 +88,7 @@ CPU_INLINE void super_dots_k(const int type, const uint8_t *const p[4], const st
     }
 }
 
-/* Four rows times n <= FEW_TOKENS tokens from t0 on. */
+/* Four rows times n <= FEW_TOKENS tokens. */
 CPU_INLINE void four_rows_k(const int type, const uint8_t *const w[4], const struct cpu_act *x,
                             const int n, __m128 acc[])
 {
@@ -315,23 +315,14 @@ CPU_INLINE void tile_rows_k(const int wide, const int group, const int has_min,
     x.q += t0 * x.q_stride;
     x.bsum += t0 * x.bsum_stride;
     x.d += t0 * x.d_stride;
-    for (int t = 0; t < n; t++) {
-        acc[0][t] = acc[1][t] = _mm512_setzero_ps();
-        if (!job->first) {
-            acc[0][t] = _mm512_maskz_loadu_ps(job->m0, y + (size_t)t * ys);
-            acc[1][t] = _mm512_maskz_loadu_ps(job->m1, y + (size_t)t * ys + 16);
-        }
-    }
+    tile_start(job->first, y, ys, n, job->m0, job->m1, acc);
     for (uint32_t s = 0; s < job->n_super; s++) {
         tile_super_k(wide, group, has_min, &job->panel[2 * s], &job->panel[2 * s + 1], &x, n, acc);
         x.q += SUPER;
         x.bsum += 16;
         x.d++;
     }
-    for (int t = 0; t < n; t++) {
-        _mm512_mask_storeu_ps(y + (size_t)t * ys, job->m0, acc[0][t]);
-        _mm512_mask_storeu_ps(y + (size_t)t * ys + 16, job->m1, acc[1][t]);
-    }
+    tile_store(y, ys, n, job->m0, job->m1, acc);
 }
 
 /* Tokens 0 .. n_tok - 1 over a pair of panels. */

@@ -86,4 +86,26 @@ CPU_INLINE __m512i broadcast_i32(const void *p)
     return _mm512_set1_epi32(v);
 }
 
+/* The accumulators of a tile, 2 x 16 rows times n tokens: zero, or what y holds so far. */
+CPU_INLINE void tile_start(int first, const float *y, size_t ys, const int n, __mmask16 m0,
+                           __mmask16 m1, __m512 acc[2][TILE_TOKENS])
+{
+    for (int t = 0; t < n; t++) {
+        acc[0][t] = acc[1][t] = _mm512_setzero_ps();
+        if (!first) {
+            acc[0][t] = _mm512_maskz_loadu_ps(m0, y + (size_t)t * ys);
+            acc[1][t] = _mm512_maskz_loadu_ps(m1, y + (size_t)t * ys + 16);
+        }
+    }
+}
+
+CPU_INLINE void tile_store(float *y, size_t ys, const int n, __mmask16 m0, __mmask16 m1,
+                           __m512 acc[2][TILE_TOKENS])
+{
+    for (int t = 0; t < n; t++) {
+        _mm512_mask_storeu_ps(y + (size_t)t * ys, m0, acc[0][t]);
+        _mm512_mask_storeu_ps(y + (size_t)t * ys + 16, m1, acc[1][t]);
+    }
+}
+
 #endif

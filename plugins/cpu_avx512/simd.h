@@ -12,8 +12,6 @@
 /* The skeletons are written once and specialised by constant arguments; that only works inlined. */
 #define CPU_INLINE static inline __attribute__((always_inline))
 
-/* Element type, block or tile counts below are constants at every call site. */
-
 /* First n of 16 lanes, n <= 16. */
 CPU_INLINE __mmask16 mask_16(size_t n)
 {
@@ -102,8 +100,9 @@ CPU_INLINE float sum_16f(__m512 v)
 }
 
 /* e^x: x = n ln 2 + r with |r| <= ln 2 / 2, the Taylor polynomial of degree 7 in r (remainder below
- * 5.5e-9), times 2^n with gradual underflow.  Largest error measured over all floats from -87 to
- * 88: 1.1 ulp.  +inf from 88.73 on, 0 below -103.98, NaN stays NaN. */
+ * 5.5e-9), times 2^n with gradual underflow.  Largest error found among 9e7 values from -87.3
+ * to 88.7: 0.92 ulp.  Infinite where the result exceeds the largest float, 0 below -103.98; NaN
+ * stays NaN. */
 CPU_INLINE __m512 exp_16(__m512 x)
 {
     const __m512 one = _mm512_set1_ps(1.0f);

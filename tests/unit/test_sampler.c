@@ -71,15 +71,17 @@ static void logits_of(const double *p, float *x, size_t n)
 static void test_exact_functions(void **state)
 {
     (void)state;
-    for (double x = 0; x > -745; x -= 0.0373) {
-        double want = x < -708 ? 0 : exp(x), got = atsi_exact_exp(x);
+    for (int i = 0; i < 20000; i++) {
+        double x = -0.0373 * i, want = x < -708 ? 0 : exp(x), got = atsi_exact_exp(x);
         assert_true(fabs(got - want) <= 4.5e-16 * want);
     }
     assert_true(atsi_exact_exp(0) == 1.0);
     assert_true(atsi_exact_exp(-INFINITY) == 0.0);
     assert_true(atsi_exact_exp(NAN) == 0.0);
-    for (double x = 1e-300; x < 1e300; x *= 1.0917)
+    for (int i = -300; i < 300; i++) {
+        double x = pow(10, i + 0.37);
         assert_true(fabs(atsi_exact_log(x) - log(x)) <= 1e-15 * (1 + fabs(log(x))));
+    }
     assert_true(atsi_exact_log(1) == 0.0);
 }
 

@@ -168,7 +168,7 @@ static void test_merge_loop_equals_plain_search(void **state)
     uint32_t seed = 12345;
     (void)state;
     for (size_t n = 0; n < 300; n++) { /* both sides of the change from scanning to the heap */
-        uint32_t ids[300];
+        uint32_t ids[300] = {0};
         size_t n_out, n_want, bytes = 0;
         assert_true(atsi_merger_reserve(&m, n));
         for (size_t i = 0; i < n; i++) {

@@ -14,16 +14,16 @@
 #include "text_meta.h"
 
 enum { F = TEXT_BPE_FIRST };
-#define SP "\xC4\xA0" /* a space in the byte alphabet */
 
+/* In the byte alphabet, where \xC4\xA0 is a space. */
 static const char *const merges[] = {
     "b c",               /* F */
     "a b",               /* F + 1 */
     "a bc",              /* F + 2 */
     "a a",               /* F + 3 */
     "aa aa",             /* F + 4 */
-    SP " a",             /* F + 5 */
-    SP "a bc",           /* F + 6 */
+    "\xC4\xA0 a",        /* F + 5 */
+    "\xC4\xA0\x61 bc",   /* F + 6 */
     "1 2",               /* F + 7 */
     "12 3",              /* F + 8 */
     "\xC3\x83 \xC2\xA9", /* F + 9: the bytes C3 A9, e with acute */

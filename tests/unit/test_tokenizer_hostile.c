@@ -285,34 +285,36 @@ static char *filled(char c, size_t n)
     return p;
 }
 
-/* A token of 10^6 bytes, as normal, as user-defined and as a merge. */
+/* A token of 10^6 bytes that is also what a merge makes: fine as text, refused as a marker. */
 static void test_huge_token(void **state)
 {
     enum { N = 1000000 };
+    static const char *const models[] = {"llama", "gpt2"};
     char *huge = filled('q', N + 2);
-    struct atsi_str strs[] = {{"a", 1}, {"b", 1}, {huge, N}};
-    int32_t types[] = {1, 1, 1};
-    struct text_meta m = {.n = 0};
-    struct atsi_str merge = {huge, N + 2};
+    struct atsi_str strs[] = {{"a", 1}, {"b", 1}, {huge, N}}, merge = {huge, N + 2};
+    static const int32_t normal[] = {1, 1, 1}, user[] = {1, 1, 4};
     (void)state;
-    for (int round = 0; round < 4; round++) {
+    for (size_t i = 0; i < 2; i++) {
+        struct text_meta m = {.n = 0};
         struct atsi_tokenizer *t;
-        text_meta_str(&m, "tokenizer.ggml.model", round < 2 ? "llama" : "gpt2");
+        text_meta_str(&m, "tokenizer.ggml.model", models[i]);
         text_meta_str(&m, "tokenizer.ggml.pre", "llama-bpe");
         text_meta_strs(&m, TOKENS, strs, 3);
-        types[2] = round % 2 == 0 ? 1 : 4;
-        text_meta_i32s(&m, TYPES, types, 3);
-        huge[N] = ' ';
+        text_meta_i32s(&m, TYPES, normal, 3);
         text_meta_strs(&m, MERGES, &merge, 1);
+        huge[N] = ' ';
         t = text_open(&m);
         huge[N] = 'q';
-        if (round == 0) /* nothing leads up to it by merges; the space in front is unknown */
+        if (i == 0) /* nothing leads up to it by merges; the space in front is unknown */
             TEXT_EXPECT(t, "ab", 0, 0, 0, 0, 0, 1);
-        else
+        else /* a whole word that is a token */
             text_expect(t, huge, N, 0, (const int32_t[]){2}, 1);
         atsi_tokenizer_close(t);
+        text_meta_i32s(&m, TYPES, user, 3);
+        huge[N] = ' ';
+        expect_refusal(&m, ATSI_EFORMAT, "entry 2", "1000000 bytes");
+        text_meta_free(&m);
     }
-    text_meta_free(&m);
     free(huge);
 }
 

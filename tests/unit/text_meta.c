@@ -171,7 +171,8 @@ static void put_table(struct text_meta *m, const struct text_token *tokens, size
     const char **texts = calloc(n, sizeof *texts);
     int32_t *types = calloc(n, sizeof *types);
     float *values = calloc(n, sizeof *values);
-    assert_true(texts != NULL && types != NULL && values != NULL);
+    if (texts == NULL || types == NULL || values == NULL)
+        abort();
     for (size_t i = 0; i < n; i++) {
         texts[i] = tokens[i].text;
         types[i] = tokens[i].type;

@@ -5,6 +5,11 @@ foreach(name cpu_caps topo cgroup pool)
   target_link_libraries(test_${name} PRIVATE atsi_core)
 endforeach()
 
+# topology and doctor as commands
+atsinfer_test(test_machine_cli test_machine_cli.c)
+target_link_libraries(test_machine_cli PRIVATE PkgConfig::JANSSON)
+add_dependencies(test_machine_cli atsinfer_cli)
+
 # Writes a cpu.caps_file of the running processor; built on request.
 add_executable(record_cpuid EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/data/record_cpuid.c)
 target_link_libraries(record_cpuid PRIVATE atsi_flags)
