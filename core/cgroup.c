@@ -310,7 +310,7 @@ static void read_meminfo(const char *root, struct atsi_limits *l)
 
 void atsi_limits_read(const char *root, struct atsi_limits *out)
 {
-    struct group g;
+    struct group g = {{0}, {0}};
     *out = (struct atsi_limits){.cgroup_mem_bytes = UINT64_MAX};
     read_meminfo(root, out);
     if (find_group(root, NULL, &g)) {

@@ -50,8 +50,7 @@ struct worker {
     int32_t cpu;         /* to pin to, or -1 */
 };
 
-/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): a line for each word that is waited on
- */
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): waited-on words on own lines */
 struct atsi_pool {
     /* Start word: generation << 16 | workers of the region; 0 workers: helpers end. */
     alignas(LINE_BYTES) _Atomic uint64_t start;

@@ -48,10 +48,10 @@ static bool alloc_pairs(struct atsi_bpe *b, uint64_t n_merges)
     return true;
 }
 
-/* Symbol of p[n], which is added when there is none; ATSI_NO_SYM when out of memory. */
-static uint32_t intern(struct atsi_vocab *v, const char *p, size_t n)
+/* Symbol of p[n] with hash h, which is added when there is none; ATSI_NO_SYM when out of memory. */
+static uint32_t intern(struct atsi_vocab *v, const char *p, size_t n, uint64_t h)
 {
-    uint32_t sym = atsi_strmap_find(&v->map, p, n);
+    uint32_t sym = atsi_strmap_find_hashed(&v->map, p, n, h);
     if (sym != ATSI_NO_SYM)
         return sym;
     sym = (uint32_t)v->raw.n;
@@ -65,46 +65,85 @@ static int no_memory(struct atsi_err *err)
     return atsi_fail(err, ATSI_ENOMEM, MERGES ": out of memory");
 }
 
-/* One entry "left right", split at the first space that is not its first byte. */
-static int add_merge(struct atsi_bpe *b, uint32_t rank, const struct atsi_str *s,
-                     struct atsi_bytes *tmp, struct atsi_err *err)
-{
-    const char *space = s->len > 1 ? memchr(s->ptr + 1, ' ', s->len - 1) : NULL;
-    size_t n_left, n_right;
+/* A merge on its way into the table.  Its three texts are bytes [at, at + n_left + n_right) of the
+ * batch's buffer and parts of that. */
+struct merge {
+    uint32_t rank;
+    size_t at, n_left, n_right;
+    uint64_t hash_left, hash_right, hash_joined;
     uint32_t left, right, joined;
-    struct atsi_bpe_pair *slot;
+};
+
+enum { BATCH = 16 }; /* merges whose waits for memory overlap */
+
+struct batch {
+    struct merge m[BATCH];
+    size_t n;
+    struct atsi_bytes bytes;
+};
+
+/* Takes one entry "left right", split at the first space that is not its first byte. */
+static int parse_merge(const struct atsi_bpe *b, struct batch *batch, uint32_t rank,
+                       const struct atsi_str *s, struct atsi_err *err)
+{
+    const char *space = s->len > 1 ? memchr(s->ptr + 1, ' ', s->len - 1) : NULL, *p;
+    struct merge *m = &batch->m[batch->n];
     bool pure_left, pure_right;
     if (space == NULL || space + 1 == s->ptr + s->len)
         return atsi_fail(err, ATSI_EFORMAT,
                          MERGES ": entry %u (%llu bytes) is not two texts with a space between",
                          rank, (unsigned long long)s->len);
-    tmp->n = 0;
-    if (!atsi_bpe_alphabet_decode(s->ptr, (size_t)(space - s->ptr), tmp, &pure_left))
+    m->rank = rank;
+    m->at = batch->bytes.n;
+    if (!atsi_bpe_alphabet_decode(s->ptr, (size_t)(space - s->ptr), &batch->bytes, &pure_left))
         return no_memory(err);
-    n_left = tmp->n;
-    if (!atsi_bpe_alphabet_decode(space + 1, (size_t)(s->ptr + s->len - space - 1), tmp,
+    m->n_left = batch->bytes.n - m->at;
+    if (!atsi_bpe_alphabet_decode(space + 1, (size_t)(s->ptr + s->len - space - 1), &batch->bytes,
                                   &pure_right))
         return no_memory(err);
-    if (!pure_left || !pure_right)
-        return ATSI_OK; /* no text is ever spelled so: the merge can never apply */
-    n_right = tmp->n - n_left;
-    left = intern(b->vocab, tmp->p, n_left);
-    right = intern(b->vocab, tmp->p + n_left, n_right);
-    joined = intern(b->vocab, tmp->p, tmp->n);
-    if (left == ATSI_NO_SYM || right == ATSI_NO_SYM || joined == ATSI_NO_SYM)
-        return no_memory(err);
-    slot = pair_slot(b, left, right);
-    if (slot->rank == ATSI_NO_MERGE) /* of two equal entries the first counts */
-        *slot = (struct atsi_bpe_pair){left, right, rank, joined};
-    if (joined < b->vocab->n)
-        b->vocab->flags[joined] |= ATSI_TOKEN_MERGED;
+    if (!pure_left || !pure_right) { /* no text is ever spelled so: the merge can never apply */
+        batch->bytes.n = m->at;
+        return ATSI_OK;
+    }
+    m->n_right = batch->bytes.n - m->at - m->n_left;
+    p = batch->bytes.p + m->at;
+    m->hash_left = atsi_strmap_hash(&b->vocab->map, p, m->n_left);
+    m->hash_right = atsi_strmap_hash(&b->vocab->map, p + m->n_left, m->n_right);
+    m->hash_joined = atsi_strmap_hash(&b->vocab->map, p, m->n_left + m->n_right);
+    batch->n++;
     return ATSI_OK;
+}
+
+/* Finds the symbols of the batch's merges, then enters them. */
+static bool enter_batch(struct atsi_bpe *b, struct batch *batch)
+{
+    for (size_t i = 0; i < batch->n; i++) {
+        struct merge *m = &batch->m[i];
+        const char *p = batch->bytes.p + m->at;
+        m->left = intern(b->vocab, p, m->n_left, m->hash_left);
+        m->right = intern(b->vocab, p + m->n_left, m->n_right, m->hash_right);
+        m->joined = intern(b->vocab, p, m->n_left + m->n_right, m->hash_joined);
+        if (m->left == ATSI_NO_SYM || m->right == ATSI_NO_SYM || m->joined == ATSI_NO_SYM)
+            return false;
+        __builtin_prefetch(&b->pairs[pair_hash(b, m->left, m->right) & b->mask]);
+    }
+    for (size_t i = 0; i < batch->n; i++) {
+        const struct merge *m = &batch->m[i];
+        struct atsi_bpe_pair *slot = pair_slot(b, m->left, m->right);
+        if (slot->rank == ATSI_NO_MERGE) /* of two equal entries the first counts */
+            *slot = (struct atsi_bpe_pair){m->left, m->right, m->rank, m->joined};
+        if (m->joined < b->vocab->n)
+            b->vocab->flags[m->joined] |= ATSI_TOKEN_MERGED;
+    }
+    batch->n = 0;
+    batch->bytes.n = 0;
+    return true;
 }
 
 static int read_merges(struct atsi_bpe *b, const struct atsi_meta_source *src, struct atsi_err *err)
 {
     struct atsi_meta m;
-    struct atsi_bytes tmp = {.n = 0};
+    struct batch batch = {.n = 0};
     int rc = atsi_meta_texts(src, MERGES, &m, err);
     if (rc < 0)
         return rc;
@@ -116,9 +155,12 @@ static int read_merges(struct atsi_bpe *b, const struct atsi_meta_source *src, s
     if (!alloc_pairs(b, m.count))
         return no_memory(err);
     rc = ATSI_OK;
-    for (uint64_t i = 0; rc == ATSI_OK && i < m.count; i++)
-        rc = add_merge(b, (uint32_t)i, &m.strs[i], &tmp, err);
-    free(tmp.p);
+    for (uint64_t i = 0; rc == ATSI_OK && i < m.count; i++) {
+        rc = parse_merge(b, &batch, (uint32_t)i, &m.strs[i], err);
+        if (rc == ATSI_OK && (batch.n == BATCH || i + 1 == m.count) && !enter_batch(b, &batch))
+            rc = no_memory(err);
+    }
+    free(batch.bytes.p);
     return rc;
 }
 
@@ -129,7 +171,7 @@ int atsi_bpe_open(struct atsi_bpe *b, struct atsi_vocab *v, const struct atsi_me
     b->vocab = v;
     for (int i = 0; i < 256; i++) {
         char c = (char)i;
-        b->byte_sym[i] = intern(v, &c, 1);
+        b->byte_sym[i] = intern(v, &c, 1, atsi_strmap_hash(&v->map, &c, 1));
         if (b->byte_sym[i] == ATSI_NO_SYM)
             return no_memory(err);
     }

@@ -130,11 +130,21 @@ static struct atsi_strmap_slot *slot_of(const struct atsi_strmap *m, const char 
     }
 }
 
+uint64_t atsi_strmap_hash(const struct atsi_strmap *m, const char *p, size_t n)
+{
+    uint64_t h = hash(p, n, m->seed);
+    __builtin_prefetch(&m->slots[h & m->mask]);
+    return h;
+}
+
+uint32_t atsi_strmap_find_hashed(const struct atsi_strmap *m, const char *p, size_t n, uint64_t h)
+{
+    return n > m->max_len ? ATSI_NO_SYM : slot_of(m, p, n, h)->id;
+}
+
 uint32_t atsi_strmap_find(const struct atsi_strmap *m, const char *p, size_t n)
 {
-    if (n > m->max_len)
-        return ATSI_NO_SYM;
-    return slot_of(m, p, n, hash(p, n, m->seed))->id;
+    return n > m->max_len ? ATSI_NO_SYM : slot_of(m, p, n, hash(p, n, m->seed))->id;
 }
 
 static bool rehash(struct atsi_strmap *m)

@@ -52,6 +52,10 @@ bool atsi_strmap_open(struct atsi_strmap *m, const struct atsi_strlist *list, si
 void atsi_strmap_close(struct atsi_strmap *m);
 /* Number of the string p[n], ATSI_NO_SYM when it is not in. */
 uint32_t atsi_strmap_find(const struct atsi_strmap *m, const char *p, size_t n);
+/* The two halves of find, so that many look-ups can overlap their waits for memory: the hash, with
+ * the slot's line requested, and the search. */
+uint64_t atsi_strmap_hash(const struct atsi_strmap *m, const char *p, size_t n);
+uint32_t atsi_strmap_find_hashed(const struct atsi_strmap *m, const char *p, size_t n, uint64_t h);
 /* Puts in string `id` of the list; an equal one that is in already is replaced by it.  false: out
  * of memory. */
 bool atsi_strmap_put(struct atsi_strmap *m, uint32_t id);

@@ -173,7 +173,9 @@ CPU_INLINE void block_product(const struct ftype *type, const uint8_t *w, size_t
         for (; t + TILE_T <= n_tok; t += TILE_T)
             block_rows(type, p, w_stride, n_rows, x + t * x_stride + k0, x_stride, TILE_T, n, &b,
                        t);
-        for (; t < n_tok; t++)
+        if (n_tok - t == 2)
+            block_rows(type, p, w_stride, n_rows, x + t * x_stride + k0, x_stride, 2, n, &b, t);
+        else if (n_tok - t == 1)
             block_rows(type, p, w_stride, n_rows, x + t * x_stride + k0, x_stride, 1, n, &b, t);
     }
     for (uint32_t t = 0; t < n_tok; t++)

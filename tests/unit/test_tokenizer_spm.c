@@ -81,6 +81,8 @@ static void test_unknown_text_becomes_bytes(void **state)
                 "\x80"
                 "a",
                 0, BYTE(0x80), F);
+    /* A stray lead byte does not swallow the space after it. */
+    TEXT_EXPECT(t, "\xF0 a", 0, BYTE(0xF0), F + 7);
     atsi_tokenizer_close(t);
 }
 
