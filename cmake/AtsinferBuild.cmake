@@ -23,7 +23,10 @@ target_compile_options(atsi_flags INTERFACE
 if(ATSINFER_WERROR)
   target_compile_options(atsi_flags INTERFACE -Werror)
 endif()
+# Instrumented kernels take minutes to optimise fully, for no gain.
+set(ATSI_KERNEL_OPT -O3)
 if(ATSINFER_SANITIZE)
+  set(ATSI_KERNEL_OPT -O1)
   target_compile_options(atsi_flags INTERFACE -fsanitize=${ATSINFER_SANITIZE}
     -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(atsi_flags INTERFACE -fsanitize=${ATSINFER_SANITIZE})

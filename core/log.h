@@ -13,6 +13,6 @@ void atsi_log_close(struct atsi_log *log); /* NULL is allowed */
 void atsi_log(struct atsi_log *log, enum atsi_log_level level, const char *who, const char *fmt,
               ...) ATSI_PRINTF(4, 5);
 void atsi_logv(struct atsi_log *log, enum atsi_log_level level, const char *who, const char *fmt,
-               va_list ap);
+               va_list ap) ATSI_PRINTF(4, 0);
 
 #endif

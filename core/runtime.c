@@ -73,9 +73,10 @@ static int open_cpu(struct atsi_runtime *rt, struct atsi_err *err)
     atsi_cpu_caps_detect(&rt->cpu);
     if (file != NULL && file[0] != '\0') {
         uint64_t here = rt->cpu.caps;
-        rc = atsi_cpu_caps_from_dump(file, &rt->cpu, err);
+        rc = atsi_cpu_caps_from_dump(file, &rt->cpu, &why);
         if (rc != ATSI_OK)
-            return rc;
+            return atsi_fail(err, ATSI_ECONF, "cpu.caps_file (%s): %s",
+                             atsi_conf_origin(rt->conf, "cpu.caps_file"), why.msg);
         rt->cpu.caps &= here; /* what this machine lacks cannot be run, whatever the dump says */
     }
     rc = atsi_cpu_caps_mask(rt->cpu.caps, atsi_conf_get(rt->conf, "cpu.caps_mask"), &rt->cpu.caps,
@@ -84,6 +85,17 @@ static int open_cpu(struct atsi_runtime *rt, struct atsi_err *err)
         return atsi_fail(err, ATSI_ECONF, "cpu.caps_mask (%s): %s",
                          atsi_conf_origin(rt->conf, "cpu.caps_mask"), why.msg);
     return rc;
+}
+
+static int open_topology(struct atsi_runtime *rt, struct atsi_err *err)
+{
+    const char *source = atsi_conf_get(rt->conf, "cpu.topology");
+    struct atsi_err why = ATSI_ERR_INIT;
+    int rc = atsi_topo_open(source, &rt->topo, &why);
+    if (rc != ATSI_OK && source[0] != '\0')
+        return atsi_fail(err, ATSI_ECONF, "cpu.topology (%s): %s",
+                         atsi_conf_origin(rt->conf, "cpu.topology"), why.msg);
+    return rc != ATSI_OK ? atsi_fail(err, rc, "%s", why.msg) : rc;
 }
 
 static int open_workers(struct atsi_runtime *rt, struct atsi_err *err)
@@ -148,7 +160,7 @@ int atsi_runtime_open(const struct atsi_runtime_params *params, struct atsi_runt
     rc = open_cpu(rt, err);
     if (rc != ATSI_OK)
         goto fail;
-    rc = atsi_topo_open(atsi_conf_get(rt->conf, "cpu.topology"), &rt->topo, err);
+    rc = open_topology(rt, err);
     if (rc != ATSI_OK)
         goto fail;
     rc = open_workers(rt, err);
