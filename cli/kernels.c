@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `atsinfer kernels`: the matrix products of every CPU backend on this machine, compared: against
+ * the reference for rightness, against each other for speed.
+ */
+#include "cli/kernels_op.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define MAX_BACKENDS 16
+
+static const char *backends_text, *type_text, *format = "md";
+static bool want_list, want_check, want_bench;
+static int64_t seed = 1;
+
+static const struct cli_option options[] = {
+    {.name = "--list", .help = "backends and the weight types each computes", .flag = &want_list},
+    {.name = "--check",
+     .help = "compare each with cpu_ref; exit code 4 when one is wrong",
+     .flag = &want_check},
+    {.name = "--bench", .help = "time each (the default)", .flag = &want_bench},
+    {.name = "--backend", .arg = "A,B", .help = "only these backends", .text = &backends_text},
+    {.name = "--type", .arg = "TYPE", .help = "only this weight type (Q4_K)", .text = &type_text},
+    {.name = "--seed",
+     .arg = "N",
+     .help = "of the random numbers",
+     .integer = &seed,
+     .min = 0,
+     .max = 9e15},
+    {.name = "-o|--output", .arg = "FORMAT", .help = "md or tsv", .text = &format},
+    {.name = NULL},
+};
+
+struct kernels {
+    struct atsi_runtime *rt;
+    char names[MAX_BACKENDS][64];
+    uint32_t n_names;
+};
+
+/* ---------------------------------------------------------------- which backends and types */
+static int add_backend(void *ctx, const struct atsi_plugin_info *p)
+{
+    struct kernels *k = ctx;
+    for (size_t i = 0; p->plugin != NULL && p->plugin->components[i] != NULL; i++) {
+        const struct atsi_component *c = p->plugin->components[i];
+        const struct atsi_backend_ops *ops = c->ops;
+        if (c->kind == ATSI_KIND_BACKEND && k->n_names < MAX_BACKENDS &&
+            ops->probe(atsi_runtime_host(k->rt)) > 0)
+            (void)snprintf(k->names[k->n_names++], sizeof k->names[0], "%s", c->name);
+    }
+    return 0;
+}
+
+static int choose_backends(struct kernels *k)
+{
+    if (backends_text == NULL)
+        return atsi_runtime_plugins_each(k->rt, add_backend, k);
+    for (const char *p = backends_text; *p != '\0' && k->n_names < MAX_BACKENDS;) {
+        size_t n = strcspn(p, ",");
+        (void)snprintf(k->names[k->n_names++], sizeof k->names[0], "%.*s", (int)(n < 60 ? n : 60),
+                       p);
+        p += n + (p[n] == ',');
+    }
+    return CLI_OK;
+}
+
+static bool type_wanted(uint32_t type)
+{
+    const struct atsi_type_info *ti = atsi_type_info(type);
+    return ti != NULL && type != ATSI_TYPE_I32 &&
+           (type_text == NULL || strcasecmp(ti->name, type_text) == 0);
+}
+
+/* Runs fn for every chosen backend and type it computes. */
+typedef int cell_fn(struct kernels *k, struct kernels_backend *b, uint32_t type);
+
+static int supported(struct kernels_backend *b, uint32_t type)
+{
+    struct kernels_product p;
+    int yes;
+    if (kernels_product_open(&p, type, 256, 16, 1, 1, 1) != ATSI_OK)
+        return 0;
+    yes = kernels_product_supported(b, &p);
+    kernels_product_close(&p);
+    return yes;
+}
+
+static int each(struct kernels *k, cell_fn *fn)
+{
+    int code = CLI_OK;
+    for (uint32_t i = 0; i < k->n_names && code == CLI_OK; i++) {
+        struct atsi_err err = ATSI_ERR_INIT;
+        struct kernels_backend b;
+        int rc = kernels_open(k->rt, k->names[i], &b, &err);
+        if (rc != ATSI_OK)
+            return cli_fail_status(rc, &err);
+        for (uint32_t t = 0; t < ATSI_TYPE_COUNT && code == CLI_OK && cli_interrupted == 0; t++)
+            if (type_wanted(t) && supported(&b, t) == 1)
+                code = fn(k, &b, t);
+        kernels_close(&b);
+    }
+    return cli_interrupted != 0 ? CLI_INTERRUPTED : code;
+}
+
+/* ---------------------------------------------------------------- --list */
+static int list_cell(struct kernels *k, struct kernels_backend *b, uint32_t type)
+{
+    (void)k;
+    (void)printf("%-16s %-8s %s\n", b->name, atsi_type_info(type)->name, b->detail);
+    return CLI_OK;
+}
+
+/* ---------------------------------------------------------------- --check */
+struct shape {
+    uint32_t k, n_out, rows;
+};
+
+/* Largest difference over the rms of the reference. */
+static double difference(const float *a, const float *b, size_t n)
+{
+    double worst = 0, sq = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - (double)b[i]);
+        worst = d > worst || isnan(d) ? d : worst;
+        sq += (double)b[i] * (double)b[i];
+    }
+    return worst / sqrt(sq / (double)n + 1e-30);
+}
+
+static int check_shape(struct kernels_backend *b, struct kernels_backend *ref, uint32_t type,
+                       struct shape s, double *worst)
+{
+    struct atsi_err err = ATSI_ERR_INIT;
+    struct kernels_product p;
+    size_t n = (size_t)s.n_out * s.rows;
+    float *want = malloc(n * sizeof *want);
+    double d;
+    int rc = want != NULL ? kernels_product_open(&p, type, s.k, s.n_out, s.rows, 1, (uint64_t)seed)
+                          : ATSI_ENOMEM;
+    if (rc != ATSI_OK) {
+        free(want);
+        return rc;
+    }
+    rc = kernels_product_run(ref, &p, &err);
+    memcpy(want, p.y, n * sizeof *want);
+    memset(p.y, 0xff, n * sizeof *want); /* NaN: what is not written shows */
+    if (rc == ATSI_OK)
+        rc = kernels_product_run(b, &p, &err);
+    d = difference(p.y, want, n);
+    *worst = d > *worst || isnan(d) ? d : *worst;
+    kernels_product_close(&p);
+    free(want);
+    return rc;
+}
+
+/* Activations are rounded alike, so only the order of f32 additions differs. */
+#define CHECK_LIMIT 1e-4
+
+static bool check_failed;
+
+static int check_cell(struct kernels *k, struct kernels_backend *b, uint32_t type)
+{
+    static const struct shape shapes[] = {{256, 1, 1},   {256, 17, 1},   {1024, 64, 1},
+                                          {1024, 33, 3}, {2304, 40, 16}, {512, 130, 37},
+                                          {4096, 16, 1}};
+    struct atsi_err err = ATSI_ERR_INIT;
+    struct kernels_backend ref;
+    double worst = 0;
+    int rc = kernels_open(k->rt, "cpu_ref", &ref, &err);
+    if (rc != ATSI_OK)
+        return cli_fail_status(rc, &err);
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0] && rc == ATSI_OK; i++)
+        rc = check_shape(b, &ref, type, shapes[i], &worst);
+    kernels_close(&ref);
+    if (rc != ATSI_OK)
+        return cli_fail(CLI_SELF_TEST, "%s %s: %s", b->name, atsi_type_info(type)->name,
+                        atsi_strerror(rc));
+    if (!(worst <= CHECK_LIMIT))
+        check_failed = true;
+    (void)printf("%-16s %-8s largest difference %.2e of the result's rms (limit %.0e)  %s\n",
+                 b->name, atsi_type_info(type)->name, worst, CHECK_LIMIT,
+                 worst <= CHECK_LIMIT ? "ok" : "FAILED");
+    return CLI_OK;
+}
+
+/* ---------------------------------------------------------------- --bench */
+#define BENCH_DIM 4096u
+#define DECODE_BYTES ((size_t)256 << 20) /* weights rotate over more than caches hold */
+#define SAMPLES 9
+
+static int compare_u64(const void *a, const void *b)
+{
+    uint64_t x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return x < y ? -1 : x > y;
+}
+
+/* Median nanoseconds of one product over SAMPLES runs of `each` products. */
+static int time_product(struct kernels *k, struct kernels_backend *b, struct kernels_product *p,
+                        uint32_t per_sample, double *ns)
+{
+    const struct atsi_host *host = atsi_runtime_host(k->rt);
+    struct atsi_err err = ATSI_ERR_INIT;
+    uint64_t t[SAMPLES];
+    for (int s = -1; s < SAMPLES; s++) { /* the first one warms up */
+        uint64_t start = host->now_ns(host->ctx);
+        for (uint32_t i = 0; i < per_sample; i++) {
+            int rc = kernels_product_run(b, p, &err);
+            if (rc != ATSI_OK)
+                return cli_fail_status(rc, &err);
+        }
+        if (s >= 0)
+            t[s] = host->now_ns(host->ctx) - start;
+    }
+    qsort(t, SAMPLES, sizeof t[0], compare_u64);
+    *ns = (double)t[SAMPLES / 2] / (double)per_sample;
+    return CLI_OK;
+}
+
+static void print_row(const struct kernels_backend *b, uint32_t type, double gbps, double gmacs)
+{
+    if (strcmp(format, "tsv") == 0)
+        (void)printf("%s\t%s\t%.2f\t%.2f\n", b->name, atsi_type_info(type)->name, gbps, gmacs);
+    else
+        (void)printf("| %s | %s | %.1f | %.1f |\n", b->name, atsi_type_info(type)->name, gbps,
+                     gmacs);
+    (void)fflush(stdout);
+}
+
+static int bench_cell(struct kernels *k, struct kernels_backend *b, uint32_t type)
+{
+    bool ref =
+        strcmp(b->name, "cpu_ref") == 0; /* hundreds of times slower: a small taste is enough */
+    size_t bytes = (size_t)atsi_row_bytes(type, BENCH_DIM) * BENCH_DIM;
+    uint32_t copies = ref ? 1 : (uint32_t)(DECODE_BYTES / bytes) + 1, rows = ref ? 4 : 512;
+    uint32_t n_out = ref ? 64 : BENCH_DIM;
+    struct kernels_product p;
+    double decode = 0, prefill = 0;
+    int code;
+    if (kernels_product_open(&p, type, BENCH_DIM, n_out, 1, copies, (uint64_t)seed) != ATSI_OK)
+        return cli_fail(CLI_NO_FIT, "out of memory");
+    code = time_product(k, b, &p, copies, &decode);
+    kernels_product_close(&p);
+    if (code != CLI_OK)
+        return code;
+    n_out = ref ? 16 : 1024;
+    if (kernels_product_open(&p, type, BENCH_DIM, n_out, rows, 1, (uint64_t)seed) != ATSI_OK)
+        return cli_fail(CLI_NO_FIT, "out of memory");
+    code = time_product(k, b, &p, 1, &prefill);
+    kernels_product_close(&p);
+    if (code == CLI_OK)
+        print_row(b, type, (double)bytes * (ref ? 64.0 : BENCH_DIM) / BENCH_DIM / decode,
+                  (double)BENCH_DIM * n_out * rows / prefill);
+    return code;
+}
+
+static int bench(struct kernels *k)
+{
+    (void)fputs(
+        strcmp(format, "tsv") == 0
+            ? "backend\ttype\tdecode_gbps\tprefill_gmacs\n"
+            : "| backend | type | decode GB/s | prefill GMAC/s |\n| --- | --- | ---: | ---: |\n",
+        stdout);
+    return each(k, bench_cell);
+}
+
+static int run_all(struct kernels *k)
+{
+    int code = choose_backends(k);
+    if (code == CLI_OK && want_list)
+        code = each(k, list_cell);
+    if (code == CLI_OK && want_check)
+        code = each(k, check_cell);
+    if (code == CLI_OK && check_failed)
+        code = cli_fail(CLI_SELF_TEST, "a kernel is wrong: do not use that backend, and report it");
+    if (code == CLI_OK && (want_bench || (!want_list && !want_check)))
+        code = bench(k);
+    return cli_finish_stdout(code);
+}
+
+static int run(int argc, char **argv)
+{
+    struct kernels k = {0};
+    int n_pos, code = cli_parse(&cli_cmd_kernels, options, argc, argv, &n_pos);
+    bool known = type_text == NULL;
+    if (code != -1)
+        return code;
+    if (n_pos > 0)
+        return cli_fail(CLI_USAGE, "unexpected argument %s", argv[1]);
+    if (strcmp(format, "md") != 0 && strcmp(format, "tsv") != 0)
+        return cli_fail(CLI_USAGE, "-o %s: expected md or tsv", format);
+    for (uint32_t t = 0; t < ATSI_TYPE_COUNT; t++)
+        known = known || type_wanted(t);
+    if (!known)
+        return cli_fail(CLI_USAGE, "--type %s: no such weight type", type_text);
+    code = cli_runtime(&k.rt);
+    if (code == CLI_OK)
+        code = run_all(&k);
+    atsi_runtime_close(k.rt);
+    return code;
+}
+
+const struct cli_command cli_cmd_kernels = {
+    .name = "kernels",
+    .summary = "compare the kernels of the CPU backends: rightness and speed",
+    .usage = "atsinfer kernels [--list] [--check] [--bench] [--backend A,B] [--type T]",
+    .run = run,
+};

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Driving a backend by hand: a queue, buffers of random numbers, one product. */
+#include "cli/kernels_op.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+int kernels_open(const struct atsi_runtime *rt, const char *name, struct kernels_backend *out,
+                 struct atsi_err *err)
+{
+    const struct atsi_host *host = atsi_runtime_host(rt);
+    struct atsi_props props = {.struct_size = sizeof props};
+    int rc;
+    memset(out, 0, sizeof *out);
+    out->name = name;
+    out->ops = atsi_runtime_component(rt, ATSI_KIND_BACKEND, name);
+    if (out->ops == NULL)
+        return atsi_fail(err, ATSI_ECONF, "no backend %s here; `atsinfer plugins` lists them",
+                         name);
+    rc = out->ops->open(host, 0, &out->be, err);
+    if (rc == ATSI_OK)
+        rc = out->ops->props(out->be, &props);
+    if (rc == ATSI_OK)
+        rc = out->ops->queue_open(out->be, &out->queue, err);
+    if (rc != ATSI_OK) {
+        kernels_close(out);
+        return rc;
+    }
+    memcpy(out->detail, props.detail, sizeof out->detail);
+    return ATSI_OK;
+}
+
+void kernels_close(struct kernels_backend *b)
+{
+    if (b->ops == NULL)
+        return;
+    b->ops->queue_close(b->queue);
+    b->ops->close(b->be);
+    memset(b, 0, sizeof *b);
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return *state >> 16;
+}
+
+/* f16 numbers of order 2^-6: sign and low mantissa bits are random. */
+static uint16_t small_f16(uint64_t *state)
+{
+    return (uint16_t)(0x2400u | (next_random(state) & 0x03ffu));
+}
+
+/* Where the f16 scales of a block lie; everything else may hold any bits. */
+static void set_scales(uint32_t type, unsigned char *block, uint64_t *state)
+{
+    static const struct {
+        uint32_t type, at[2], n;
+    } scales[] = {
+        {ATSI_TYPE_Q4_0, {0}, 1},    {ATSI_TYPE_Q4_1, {0, 2}, 2}, {ATSI_TYPE_Q5_0, {0}, 1},
+        {ATSI_TYPE_Q5_1, {0, 2}, 2}, {ATSI_TYPE_Q8_0, {0}, 1},    {ATSI_TYPE_Q2_K, {80, 82}, 2},
+        {ATSI_TYPE_Q3_K, {108}, 1},  {ATSI_TYPE_Q4_K, {0, 2}, 2}, {ATSI_TYPE_Q5_K, {0, 2}, 2},
+        {ATSI_TYPE_Q6_K, {208}, 1},  {ATSI_TYPE_IQ4_NL, {0}, 1},  {ATSI_TYPE_IQ4_XS, {0}, 1},
+    };
+    for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++)
+        for (uint32_t n = 0; scales[i].type == type && n < scales[i].n; n++) {
+            uint16_t d = small_f16(state);
+            memcpy(block + scales[i].at[n], &d, sizeof d);
+        }
+    if (type == ATSI_TYPE_MXFP4)
+        block[0] = (unsigned char)(118 + next_random(state) % 8);
+}
+
+static void fill_floats(uint32_t type, unsigned char *data, size_t n, uint64_t *state)
+{
+    for (size_t i = 0; i < n; i++) {
+        float x = (float)(int64_t)(next_random(state) % 2001) / 1000.0F - 1.0F;
+        uint32_t bits;
+        uint16_t half;
+        memcpy(&bits, &x, sizeof bits);
+        half = type == ATSI_TYPE_F16 ? atsi_f32_to_f16(x) : (uint16_t)(bits >> 16);
+        if (type == ATSI_TYPE_F32)
+            memcpy(data + i * 4, &x, 4);
+        else
+            memcpy(data + i * 2, &half, 2);
+    }
+}
+
+static void fill_weights(const struct kernels_product *p, size_t bytes, uint64_t *state)
+{
+    const struct atsi_type_info *ti = atsi_type_info(p->type);
+    if (ti->block_elems == 1) {
+        fill_floats(p->type, p->weights, bytes / ti->block_bytes, state);
+        return;
+    }
+    for (size_t i = 0; i + 8 <= bytes; i += 8) {
+        uint64_t r = next_random(state) ^ (next_random(state) << 32);
+        memcpy(p->weights + i, &r, 8);
+    }
+    for (size_t i = 0; i + ti->block_bytes <= bytes; i += ti->block_bytes)
+        set_scales(p->type, p->weights + i, state);
+}
+
+static size_t weight_bytes(const struct kernels_product *p)
+{
+    return (size_t)atsi_row_bytes(p->type, p->k) * p->n_out;
+}
+
+int kernels_product_open(struct kernels_product *p, uint32_t type, uint32_t k, uint32_t n_out,
+                         uint32_t rows, uint32_t n_copies, uint64_t seed)
+{
+    uint64_t state = seed;
+    size_t bytes;
+    *p = (struct kernels_product){type, k, n_out, rows, n_copies, 0, NULL, NULL, NULL};
+    bytes = weight_bytes(p) * n_copies;
+    p->weights = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    p->x = aligned_alloc(64, ((size_t)rows * k * sizeof(float) + 127) / 64 * 64);
+    p->y = aligned_alloc(64, ((size_t)rows * n_out * sizeof(float) + 127) / 64 * 64);
+    if (p->weights == MAP_FAILED)
+        p->weights = NULL;
+    if (p->weights == NULL || p->x == NULL || p->y == NULL) {
+        kernels_product_close(p);
+        return ATSI_ENOMEM;
+    }
+    (void)madvise(p->weights, bytes, MADV_HUGEPAGE); /* a hint */
+    fill_weights(p, bytes, &state);
+    fill_floats(ATSI_TYPE_F32, (unsigned char *)p->x, (size_t)rows * k, &state);
+    return ATSI_OK;
+}
+
+void kernels_product_close(struct kernels_product *p)
+{
+    if (p->weights != NULL)
+        (void)munmap(p->weights, weight_bytes(p) * p->n_copies);
+    free(p->x);
+    free(p->y);
+    memset(p, 0, sizeof *p);
+}
+
+struct product_op {
+    struct atsi_tensor w, x, y;
+    struct atsi_op op;
+};
+
+static struct atsi_tensor matrix(uint32_t type, uint32_t width, uint32_t rows, void *data)
+{
+    return (struct atsi_tensor){.struct_size = sizeof(struct atsi_tensor),
+                                .type = type,
+                                .n_dims = 2,
+                                .ne = {width, rows, 1, 1},
+                                .row_bytes = atsi_row_bytes(type, width),
+                                .data = data,
+                                .name = "kernels"};
+}
+
+static void build_op(const struct kernels_product *p, struct product_op *o)
+{
+    *o = (struct product_op){
+        .w = matrix(p->type, p->k, p->n_out, p->weights + weight_bytes(p) * p->next),
+        .x = matrix(ATSI_TYPE_F32, p->k, p->rows, p->x),
+        .y = matrix(ATSI_TYPE_F32, p->n_out, p->rows, p->y)};
+    o->op = (struct atsi_op){.struct_size = sizeof o->op,
+                             .kind = ATSI_OP_MATMUL,
+                             .n_rows = p->rows,
+                             .src = {&o->x},
+                             .weight = {&o->w},
+                             .dst = {&o->y}};
+}
+
+int kernels_product_supported(const struct kernels_backend *b, const struct kernels_product *p)
+{
+    struct product_op o;
+    build_op(p, &o);
+    return b->ops->supports(b->be, &o.op);
+}
+
+int kernels_product_run(struct kernels_backend *b, struct kernels_product *p, struct atsi_err *err)
+{
+    struct product_op o;
+    const struct atsi_op *ops[] = {&o.op};
+    struct atsi_split split = {.struct_size = sizeof split, .n_ops = 1, .ops = ops};
+    build_op(p, &o);
+    p->next = (p->next + 1) % p->n_copies;
+    return b->ops->run(b->queue, &split, err);
+}

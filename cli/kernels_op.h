@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * One matrix product on a backend, for checking and timing. */
+#ifndef ATSI_CLI_KERNELS_OP_H
+#define ATSI_CLI_KERNELS_OP_H
+
+#include "cli/cli.h"
+
+/* A backend opened with its queue. */
+struct kernels_backend {
+    const char *name;
+    const struct atsi_backend_ops *ops;
+    struct atsi_backend *be;
+    struct atsi_queue *queue;
+    char detail[128];
+};
+
+int kernels_open(const struct atsi_runtime *rt, const char *name, struct kernels_backend *out,
+                 struct atsi_err *err);
+void kernels_close(struct kernels_backend *b);
+
+/* out[rows][n_out] = x[rows][k] * n_copies different weights {k, n_out}; each run uses the next. */
+struct kernels_product {
+    uint32_t type, k, n_out, rows, n_copies, next;
+    unsigned char *weights;
+    float *x, *y;
+};
+
+/* Random weights whose values stay of order one, random activations.  ATSI_ENOMEM. */
+int kernels_product_open(struct kernels_product *p, uint32_t type, uint32_t k, uint32_t n_out,
+                         uint32_t rows, uint32_t n_copies, uint64_t seed);
+void kernels_product_close(struct kernels_product *p);
+/* 1: the backend computes this type. */
+int kernels_product_supported(const struct kernels_backend *b, const struct kernels_product *p);
+int kernels_product_run(struct kernels_backend *b, struct kernels_product *p, struct atsi_err *err);
+
+#endif
