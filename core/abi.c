@@ -11,45 +11,73 @@
 #include "atsinfer/loader.h"
 #include "atsinfer/policy.h"
 
+/* So that [plugin.NAME] fits what an ini may name. */
+#define MAX_NAME 40u
+
 static bool is_name(const char *s)
 {
     size_t n = s != NULL ? strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_") : 0;
-    return n > 0 && n <= 48 && s[n] == '\0';
+    return n > 0 && n <= MAX_NAME && s[n] == '\0';
 }
 
-/* Required functions of a table, by offset; everything else may be NULL. */
-struct table {
-    const char *kind;
-    size_t size; /* through the last required member */
-    size_t n;
-    size_t at[20];
+/* Required functions of each table; everything else may be NULL. */
+struct required {
+    size_t at; /* offset in the table */
+    const char *name;
 };
 
-#define AT(type, member) offsetof(type, member)
-#define BACKEND(m) AT(struct atsi_backend_ops, m)
-#define TRANSFER(m) AT(struct atsi_transfer_ops, m)
-#define LOADER(m) AT(struct atsi_loader_ops, m)
-#define POLICY(m) AT(struct atsi_policy_ops, m)
+#define OP(type, member)                                                                           \
+    {                                                                                              \
+        offsetof(struct type, member), #member                                                     \
+    }
 
-static const struct table tables[] = {
-    {"?", 0, 0, {0}},
-    {"backend",
-     sizeof(struct atsi_backend_ops),
-     16,
-     {BACKEND(probe), BACKEND(open), BACKEND(close), BACKEND(props), BACKEND(supports),
-      BACKEND(buf_alloc), BACKEND(buf_free), BACKEND(buf_ptr), BACKEND(queue_open),
-      BACKEND(queue_close), BACKEND(event_open), BACKEND(event_close), BACKEND(run),
-      BACKEND(event_wait), BACKEND(event_query), BACKEND(event_time)}},
-    {"transfer",
-     sizeof(struct atsi_transfer_ops),
-     4,
-     {TRANSFER(open), TRANSFER(close), TRANSFER(channels), TRANSFER(copyv)}},
-    {"policy", sizeof(struct atsi_policy_ops), 2, {POLICY(scratch_bytes), POLICY(place)}},
-    {"loader",
-     sizeof(struct atsi_loader_ops),
-     7,
-     {LOADER(probe), LOADER(open), LOADER(close), LOADER(info), LOADER(meta_at), LOADER(meta_find),
-      LOADER(graph)}},
+static const struct required backend_ops[] = {
+    OP(atsi_backend_ops, probe),
+    OP(atsi_backend_ops, open),
+    OP(atsi_backend_ops, close),
+    OP(atsi_backend_ops, props),
+    OP(atsi_backend_ops, supports),
+    OP(atsi_backend_ops, buf_alloc),
+    OP(atsi_backend_ops, buf_free),
+    OP(atsi_backend_ops, buf_ptr),
+    OP(atsi_backend_ops, queue_open),
+    OP(atsi_backend_ops, queue_close),
+    OP(atsi_backend_ops, event_open),
+    OP(atsi_backend_ops, event_close),
+    OP(atsi_backend_ops, run),
+    OP(atsi_backend_ops, event_wait),
+    OP(atsi_backend_ops, event_query),
+    OP(atsi_backend_ops, event_time),
+    {0, NULL},
+};
+static const struct required transfer_ops[] = {
+    OP(atsi_transfer_ops, open),
+    OP(atsi_transfer_ops, close),
+    OP(atsi_transfer_ops, channels),
+    OP(atsi_transfer_ops, copyv),
+    {0, NULL},
+};
+static const struct required policy_ops[] = {
+    OP(atsi_policy_ops, scratch_bytes),
+    OP(atsi_policy_ops, place),
+    {0, NULL},
+};
+static const struct required loader_ops[] = {
+    OP(atsi_loader_ops, probe),   OP(atsi_loader_ops, open),
+    OP(atsi_loader_ops, close),   OP(atsi_loader_ops, info),
+    OP(atsi_loader_ops, meta_at), OP(atsi_loader_ops, meta_find),
+    OP(atsi_loader_ops, graph),   {0, NULL},
+};
+
+static const struct {
+    const char *kind;
+    size_t size;
+    const struct required *ops;
+} tables[] = {
+    [ATSI_KIND_BACKEND] = {"backend", sizeof(struct atsi_backend_ops), backend_ops},
+    [ATSI_KIND_TRANSFER] = {"transfer", sizeof(struct atsi_transfer_ops), transfer_ops},
+    [ATSI_KIND_POLICY] = {"policy", sizeof(struct atsi_policy_ops), policy_ops},
+    [ATSI_KIND_LOADER] = {"loader", sizeof(struct atsi_loader_ops), loader_ops},
 };
 
 /* A function pointer member, compared with NULL without knowing its type. */
@@ -63,7 +91,8 @@ static bool is_null(const void *table, size_t offset)
 static int check_component(const struct atsi_plugin *p, const struct atsi_component *c,
                            struct atsi_err *err)
 {
-    const struct table *t;
+    const struct required *op;
+    const char *kind;
     uint32_t size;
     if (c->struct_size < sizeof *c)
         return atsi_fail(err, ATSI_EABI, "plugin %s: component of %u bytes, this core needs %zu",
@@ -74,15 +103,15 @@ static int check_component(const struct atsi_plugin *p, const struct atsi_compon
     if (!is_name(c->name) || c->ops == NULL)
         return atsi_fail(err, ATSI_EINVAL, "plugin %s: component without a proper name or table",
                          p->name);
-    t = &tables[c->kind];
+    kind = tables[c->kind].kind;
     memcpy(&size, c->ops, sizeof size);
-    if (size < t->size)
+    if (size < tables[c->kind].size)
         return atsi_fail(err, ATSI_EABI, "plugin %s: %s table of %u bytes, this core needs %zu",
-                         p->name, t->kind, size, t->size);
-    for (size_t i = 0; i < t->n; i++)
-        if (is_null(c->ops, t->at[i]))
-            return atsi_fail(err, ATSI_EINVAL, "plugin %s: %s %s lacks required operation %zu",
-                             p->name, t->kind, c->name, i + 1);
+                         p->name, kind, size, tables[c->kind].size);
+    for (op = tables[c->kind].ops; op->name != NULL; op++)
+        if (is_null(c->ops, op->at))
+            return atsi_fail(err, ATSI_EINVAL, "plugin %s: %s %s lacks the required operation %s",
+                             p->name, kind, c->name, op->name);
     return ATSI_OK;
 }
 

@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -53,6 +54,13 @@ static struct entry *find(const struct atsi_conf *c, const char *name)
     return NULL;
 }
 
+static void free_entry(struct entry *e)
+{
+    free(e->name);
+    free(e->value);
+    free(e->origin);
+}
+
 static int add_entry(struct atsi_conf *c, const struct atsi_conf_key *key, const char *name,
                      struct atsi_err *err)
 {
@@ -65,9 +73,7 @@ static int add_entry(struct atsi_conf *c, const struct atsi_conf_key *key, const
         .key = *key, .name = strdup(name), .value = strdup(key->def), .origin = strdup("built-in")};
     atsi_conf_range_text(key, e->range, sizeof e->range);
     if (e->name == NULL || e->value == NULL || e->origin == NULL) {
-        free(e->name);
-        free(e->value);
-        free(e->origin);
+        free_entry(e);
         return no_memory(err);
     }
     c->n_entries++;
@@ -202,7 +208,7 @@ static int read_file(struct atsi_conf *c, const char *path, bool must, struct at
 
 static int read_files(struct atsi_conf *c, const char *named, struct atsi_err *err)
 {
-    const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    const char *base = secure_getenv("XDG_CONFIG_HOME"), *home = secure_getenv("HOME");
     char path[PATH_MAX];
     int n = -1, rc = read_file(c, "/etc/atsinfer/atsinfer.ini", false, err);
     if (base != NULL && base[0] == '/')
@@ -273,13 +279,16 @@ static int env_one(struct atsi_conf *c, const char *name, const char *value, str
 
 static int read_environment(struct atsi_conf *c, struct atsi_err *err)
 {
+    if (getauxval(AT_SECURE) != 0) /* a setuid program does not trust its caller's variables */
+        return ATSI_OK;
     for (char **e = environ; *e != NULL; e++) {
         const char *equals = strchr(*e, '=');
         char name[128];
         int rc;
-        if (equals == NULL || strncmp(*e, "ATSINFER_", 9) != 0 ||
-            (size_t)(equals - *e) >= sizeof name)
+        if (equals == NULL || strncmp(*e, "ATSINFER_", 9) != 0)
             continue;
+        if ((size_t)(equals - *e) >= sizeof name)
+            return atsi_fail(err, ATSI_ECONF, "environment %.80s...: no such setting", *e);
         (void)snprintf(name, sizeof name, "%.*s", (int)(equals - *e), *e);
         rc = env_one(c, name, equals + 1, err);
         if (rc != ATSI_OK)
@@ -336,11 +345,8 @@ void atsi_conf_close(struct atsi_conf *c)
 {
     if (c == NULL)
         return;
-    for (size_t i = 0; i < c->n_entries; i++) {
-        free(c->entries[i].name);
-        free(c->entries[i].value);
-        free(c->entries[i].origin);
-    }
+    for (size_t i = 0; i < c->n_entries; i++)
+        free_entry(&c->entries[i]);
     for (size_t i = 0; i < c->n_pending; i++) {
         free(c->pending[i].name);
         free(c->pending[i].value);
@@ -420,9 +426,17 @@ static int declare_one(struct atsi_conf *c, const char *plugin, const struct ats
     return rc != ATSI_OK ? rc : apply_pending(c, find(c, name), err);
 }
 
+/* Forgets the entries from `n` on: their texts belong to a plugin that is about to be unloaded. */
+static void drop_entries(struct atsi_conf *c, size_t n)
+{
+    while (c->n_entries > n)
+        free_entry(&c->entries[--c->n_entries]);
+}
+
 int atsi_conf_declare(struct atsi_conf *c, const char *plugin,
                       const struct atsi_param *const *params, struct atsi_err *err)
 {
+    size_t before = c->n_entries;
     char **grown = realloc(c->plugins, (c->n_plugins + 1) * sizeof *grown);
     if (grown == NULL)
         return no_memory(err);
@@ -433,8 +447,11 @@ int atsi_conf_declare(struct atsi_conf *c, const char *plugin,
     c->n_plugins++;
     for (; params != NULL && *params != NULL; params++) {
         int rc = declare_one(c, plugin, *params, err);
-        if (rc != ATSI_OK)
+        if (rc != ATSI_OK) {
+            drop_entries(c, before);
+            free(c->plugins[--c->n_plugins]);
             return rc;
+        }
     }
     return ATSI_OK;
 }

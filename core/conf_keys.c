@@ -158,7 +158,7 @@ static int check_number(const struct atsi_conf_key *key, const char *text, struc
     double x;
     errno = 0;
     x = key->type == ATSI_CONF_INT ? (double)strtoll(text, &end, 10) : strtod(text, &end);
-    if (end == text || *end != '\0' || errno == ERANGE || isnan(x))
+    if (end == text || *end != '\0' || errno == ERANGE || !isfinite(x))
         return atsi_fail(err, ATSI_ECONF, "\"%.64s\" is not %s", text,
                          key->type == ATSI_CONF_INT ? "a whole number" : "a number");
     if (key->min < key->max && (x < key->min || x > key->max))

@@ -53,6 +53,14 @@ static int fail(struct reader *r, const char *what, const char *text)
     return r->rc;
 }
 
+/* Whether inih takes a name as it stands; it sees ':' as '=' and blanks before ';' as a comment. */
+static bool is_name(const char *s, size_t n)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+    return n > 0 && strspn(s, allowed) >= n;
+}
+
 /* The stand-in for a trimmed line; "" for what inih need not see. */
 static void stand_in(struct reader *r, char *text, char *out, size_t size)
 {
@@ -62,7 +70,7 @@ static void stand_in(struct reader *r, char *text, char *out, size_t size)
         return;
     if (text[0] == '[') {
         char *end = strchr(text, ']');
-        if (end == NULL || end[1] != '\0' || end == text + 1)
+        if (end == NULL || end[1] != '\0' || !is_name(text + 1, (size_t)(end - text - 1)))
             (void)fail(r, "not a section like [name]", text);
         else if ((size_t)(end - text) > MAX_NAME)
             (void)fail(r, "section name is too long", text);
@@ -77,7 +85,9 @@ static void stand_in(struct reader *r, char *text, char *out, size_t size)
     *equals = '\0';
     r->value = trim(equals + 1);
     text = trim(text);
-    if (strlen(text) > MAX_NAME)
+    if (!is_name(text, strlen(text)))
+        (void)fail(r, "not a key", text);
+    else if (strlen(text) > MAX_NAME)
         (void)fail(r, "key is too long", text);
     else
         (void)snprintf(out, size, "%s = .\n", text);

@@ -37,8 +37,10 @@ static bool block_size(size_t bytes, size_t *out)
 static void *map_aligned(size_t size)
 {
     unsigned char *p, *aligned;
-    size_t head;
-    p = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t head, room;
+    if (!atsi_add_size(size, HUGE_PAGE, &room))
+        return NULL;
+    p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         return NULL;
     head = (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE;
@@ -76,8 +78,10 @@ void atsi_mem_free(void *p, size_t bytes)
 int atsi_arena_open(struct atsi_arena *a, size_t bytes, struct atsi_err *err)
 {
     *a = (struct atsi_arena){.base = atsi_mem_alloc(bytes), .size = bytes};
-    if (a->base == NULL)
+    if (a->base == NULL) {
+        a->size = 0;
         return atsi_fail(err, ATSI_ENOMEM, "out of memory for an arena of %zu bytes", bytes);
+    }
     return ATSI_OK;
 }
 

@@ -76,6 +76,11 @@ static void name_from_path(const char *path, char out[64])
 static int add_file(struct atsi_registry *r, const char *path, bool named, struct atsi_err *err)
 {
     struct file *grown, *f;
+    char here[PATH_MAX];
+    if (strchr(path, '/') == NULL) { /* dlopen() would look in the system's library folders */
+        (void)snprintf(here, sizeof here, "./%.1024s", path);
+        path = here;
+    }
     for (uint32_t i = 0; i < r->n_files; i++)
         if (strcmp(r->files[i].path, path) == 0)
             return ATSI_OK; /* the same folder twice */
@@ -192,7 +197,7 @@ static int add_user_folder(struct atsi_registry *r, struct atsi_err *err)
 
 static int collect(struct atsi_registry *r, struct atsi_err *err)
 {
-    bool setuid = getauxval(AT_SECURE) != 0;
+    bool setuid = getauxval(AT_SECURE) != 0; /* HOME and all else are the caller's */
     const char *path = atsi_conf_get(r->p.conf, "plugins.path");
     int rc = ATSI_OK;
     for (const char *const *f = r->p.plugin_files; f != NULL && *f != NULL && rc == ATSI_OK; f++)
@@ -205,7 +210,7 @@ static int collect(struct atsi_registry *r, struct atsi_err *err)
     else if (rc == ATSI_OK)
         rc = add_path_list(r, path, "plugins.path", err);
     if (rc == ATSI_OK && !setuid)
-        rc = add_path_list(r, getenv("ATSINFER_PLUGIN_PATH"), "ATSINFER_PLUGIN_PATH", err);
+        rc = add_path_list(r, secure_getenv("ATSINFER_PLUGIN_PATH"), "ATSINFER_PLUGIN_PATH", err);
     if (rc == ATSI_OK && !setuid)
         rc = add_user_folder(r, err);
     return rc == ATSI_OK ? add_own_folders(r, err) : rc;
@@ -283,7 +288,7 @@ static int scan_and_load(struct atsi_registry *r, struct atsi_err *err)
 {
     const char **paths = calloc((size_t)r->n_files + 1, sizeof(const char *));
     struct atsi_scan_result *results = calloc((size_t)r->n_files + 1, sizeof *results);
-    int rc = ATSI_OK;
+    int rc = ATSI_OK, timeout = r->p.scan_timeout_ms > 0 ? r->p.scan_timeout_ms : SCAN_TIMEOUT_MS;
     if (paths == NULL || results == NULL) {
         free(results);
         free(paths);
@@ -291,7 +296,7 @@ static int scan_and_load(struct atsi_registry *r, struct atsi_err *err)
     }
     for (uint32_t i = 0; i < r->n_files; i++)
         paths[i] = r->files[i].path;
-    atsi_scan_plugins(r->p.host, paths, r->n_files, SCAN_TIMEOUT_MS, results);
+    atsi_scan_plugins(r->p.host, paths, r->n_files, timeout, results);
     for (uint32_t i = 0; rc == ATSI_OK && i < r->n_files; i++)
         rc = take_scanned(r, &r->files[i], &results[i], err);
     free(results);

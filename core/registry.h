@@ -18,6 +18,7 @@ struct atsi_registry_params {
     struct atsi_conf *conf;       /* [borrowed until close]  parameters are declared here */
     struct atsi_log *log;
     const char *const *plugin_files; /* --plugin, NULL-terminated; a refusal of one is an error */
+    int scan_timeout_ms; /* how long the entry of one plugin may take when tried; 0: 5000 */
 };
 
 /* Search order: plugin_files, plugins.path, ATSINFER_PLUGIN_PATH, $XDG_DATA_HOME/atsinfer/plugins,

@@ -14,6 +14,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -70,8 +72,11 @@ _Noreturn static void child(const struct atsi_host *host, const char *const *pat
                             uint32_t n, int out)
 {
     struct atsi_host quiet = *host;
+    static const struct rlimit none = {0, 0};
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     quiet.log = no_log;
+    (void)setrlimit(RLIMIT_CORE, &none);             /* a crash here is expected: leave no dump */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* nor a process that hangs */
     if (null >= 0) {
         (void)dup2(null, STDOUT_FILENO);
         (void)dup2(null, STDERR_FILENO);
@@ -134,6 +139,16 @@ static void blame(struct atsi_scan_result *result, bool timed_out, int timeout_m
                        WIFEXITED(status) ? WEXITSTATUS(status) : -1);
 }
 
+/* No child can be had (errno says why): nothing more is tried. */
+static uint32_t give_up(struct atsi_scan_result *results, uint32_t next, uint32_t n)
+{
+    int why = errno;
+    for (; next < n; next++)
+        (void)snprintf(results[next].why, sizeof results[next].why,
+                       "no child process to try it in: %s", strerror(why));
+    return n;
+}
+
 /* Scans from `first` on in one child; returns the index to go on from. */
 static uint32_t scan_from(const struct atsi_host *host, const char *const *paths, uint32_t first,
                           uint32_t n, int timeout_ms, struct atsi_scan_result *results)
@@ -143,11 +158,14 @@ static uint32_t scan_from(const struct atsi_host *host, const char *const *paths
     uint32_t next = first;
     struct report r;
     pid_t pid;
-    if (pipe2(fds, O_CLOEXEC) != 0 || (pid = fork()) < 0) {
-        for (; next < n; next++)
-            (void)snprintf(results[next].why, sizeof results[next].why,
-                           "no child process to try it in: %s", strerror(errno));
-        return n;
+    if (pipe2(fds, O_CLOEXEC) != 0)
+        return give_up(results, next, n);
+    pid = fork();
+    if (pid < 0) {
+        next = give_up(results, next, n);
+        (void)close(fds[0]);
+        (void)close(fds[1]);
+        return next;
     }
     if (pid == 0)
         child(host, paths, first, n, fds[1]);

@@ -5,6 +5,17 @@
 #include "kernels.h"
 #include "simd.h"
 
+#include <float.h>
+#include <math.h>
+
+/* 127 / amax, or 0 when there is nothing to round: amax is 0, or so small that the quotient
+ * overflows. */
+CPU_INLINE float inverse_of(float amax)
+{
+    float inverse = 127.0f / amax;
+    return inverse <= FLT_MAX ? inverse : 0.0f;
+}
+
 CPU_INLINE __m256 abs8(__m256 v)
 {
     return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v);
@@ -41,8 +52,7 @@ void quant_32_avx2(const float *x, struct cpu_act *act, uint32_t t)
         }
         const float amax = max8_f32(m);
         d[b] = _cvtsh_ss(_cvtss_sh(amax / 127.0f, _MM_FROUND_TO_NEAREST_INT));
-        round32(v, _mm256_set1_ps(amax != 0 ? 127.0f / amax : 0), q + (size_t)32 * b,
-                bsum + (size_t)2 * b);
+        round32(v, _mm256_set1_ps(inverse_of(amax)), q + (size_t)32 * b, bsum + (size_t)2 * b);
     }
 }
 
@@ -68,8 +78,8 @@ void quant_256_avx2(const float *x, struct cpu_act *act, uint32_t t)
         for (int i = 0; i < 256; i += 8)
             m = _mm256_max_ps(m, abs8(_mm256_loadu_ps(x + i)));
         const float amax = max8_f32(m);
-        const float scale = amax != 0 ? -127.0f / first_of_magnitude(x, amax) : 0;
-        d[b] = amax != 0 ? 1.0f / scale : 0;
+        const float scale = copysignf(inverse_of(amax), -first_of_magnitude(x, amax));
+        d[b] = scale != 0 ? 1.0f / scale : 0;
         for (uint32_t j = 0; j < 8; j++) {
             __m256 v[4]; /* no result exceeds 127: |scale * x| <= 127 (1 + 2^-23) */
             for (int i = 0; i < 4; i++)

@@ -28,7 +28,8 @@
  *   block = 256: per 256 elements m = signed element of largest magnitude (first one on a tie),
  *                iscale = -127 / m, q = min(127, round-half-even(iscale * x)), d = 1 / iscale (f32)
  *   block = 0:   f32 rows, only f and f_stride are set
- * All-zero blocks: d = 0, q = 0.  bsum holds the sum of each 16 consecutive q (exact in i16). */
+ * Blocks that are all zero, or so small that 127 / amax overflows: q = 0, and d = 0 (block = 256).
+ * bsum holds the sum of each 16 consecutive q (exact in i16). */
 struct cpu_act {
     uint32_t k; /* elements of a row */
     uint32_t n_tok;

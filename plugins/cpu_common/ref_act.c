@@ -2,6 +2,7 @@
  * Reference rounding of activations to 8 bits (docs/formats.md, "Activations"). */
 #include "ref.h"
 
+#include <float.h>
 #include <math.h>
 
 static void sums_of_16(const int8_t *q, int16_t *sums, uint32_t k)
@@ -14,6 +15,14 @@ static void sums_of_16(const int8_t *q, int16_t *sums, uint32_t k)
     }
 }
 
+/* 127 / |m|, or 0 when there is nothing to round: m is 0, NaN, or so small that the quotient
+ * overflows. */
+static float inverse_of(float m)
+{
+    float inverse = 127.0F / fabsf(m);
+    return inverse <= FLT_MAX ? inverse : 0;
+}
+
 /* rintf rounds halves to even in the default floating-point environment. */
 static void quant_32_ref(const float *x, struct cpu_act *act, uint32_t t)
 {
@@ -23,7 +32,7 @@ static void quant_32_ref(const float *x, struct cpu_act *act, uint32_t t)
         float amax = 0, inverse;
         for (uint32_t i = 0; i < 32; i++)
             amax = fmaxf(amax, fabsf(x[32 * b + i]));
-        inverse = amax != 0 ? 127.0F / amax : 0;
+        inverse = inverse_of(amax);
         d[b] = atsi_f16_to_f32(atsi_f32_to_f16(amax / 127.0F));
         for (uint32_t i = 0; i < 32; i++)
             q[32 * b + i] = (int8_t)rintf(x[32 * b + i] * inverse);
@@ -41,8 +50,8 @@ static void quant_256_ref(const float *x, struct cpu_act *act, uint32_t t)
         for (uint32_t i = 0; i < 256; i++)
             if (fabsf(v[i]) > fabsf(m))
                 m = v[i];
-        iscale = m != 0 ? -127.0F / m : 0;
-        d[b] = m != 0 ? 1.0F / iscale : 0;
+        iscale = copysignf(inverse_of(m), -m);
+        d[b] = iscale != 0 ? 1.0F / iscale : 0;
         for (uint32_t i = 0; i < 256; i++)
             q[256 * b + i] = (int8_t)fminf(127.0F, rintf(iscale * v[i]));
     }
