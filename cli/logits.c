@@ -48,7 +48,9 @@ struct job {
 
 static bool better(const float *x, int32_t a, int32_t b)
 {
-    return x[a] > x[b] || (x[a] == x[b] && a < b);
+    if (x[a] != x[b])
+        return x[a] > x[b];
+    return a < b;
 }
 
 /* The k best ids of a row by insertion into a short sorted list. */

@@ -113,9 +113,11 @@ static int unknown_key(const struct atsi_conf *c, const char *name, const char *
             best = c->entries[i].name;
         }
     }
-    if (best != NULL)
-        return atsi_fail(err, ATSI_ECONF, "%s: unknown key %.80s; did you mean %s?", origin, name,
-                         best);
+    if (best != NULL) {
+        bool any = is_wildcard(best);
+        return atsi_fail(err, ATSI_ECONF, "%s: unknown key %.80s; did you mean %.*s%s?", origin,
+                         name, (int)(strlen(best) - (any ? 1 : 0)), best, any ? "N" : "");
+    }
     return atsi_fail(err, ATSI_ECONF, "%s: unknown key %.80s; `atsinfer config` lists all keys",
                      origin, name);
 }
@@ -303,7 +305,7 @@ static int read_overrides(struct atsi_conf *c, const char *const *overrides, str
         const char *equals = strchr(*overrides, '=');
         char name[128];
         int rc;
-        if (equals == NULL || (size_t)(equals - *overrides) >= sizeof name)
+        if (equals == NULL || equals == *overrides || (size_t)(equals - *overrides) >= sizeof name)
             return atsi_fail(err, ATSI_ECONF, "command line: \"%.80s\": expected SECTION.KEY=VALUE",
                              *overrides);
         (void)snprintf(name, sizeof name, "%.*s", (int)(equals - *overrides), *overrides);

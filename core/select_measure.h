@@ -5,8 +5,8 @@
 
 #include "atsinfer/plugin.h"
 
-/* Nanoseconds of a fixed mix of matrix products, best of a few runs each.  Once it is sure to take more
- * than twice `limit_ns` (0: no limit) measuring stops, and *ns_out is UINT64_MAX. */
+/* Nanoseconds of a fixed mix of matrix products, best of a few runs each.  Once it is sure to take
+ * more than twice `limit_ns` (0: no limit) measuring stops, and *ns_out is UINT64_MAX. */
 int atsi_measure_backend(const struct atsi_host *host, const struct atsi_backend_ops *ops,
                          uint64_t limit_ns, uint64_t *ns_out, struct atsi_err *err);
 

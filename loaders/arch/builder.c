@@ -181,19 +181,20 @@ static void need_f32(struct arch_builder *b, int32_t w)
 /* Room for one more pointer in a growing array. */
 static bool room(struct arch_builder *b, void *array, uint32_t n, uint32_t *cap)
 {
-    void **at = array, *grown;
+    void **at = array, *old, *grown;
     if (b->rc != ATSI_OK)
         return false;
     if (n < *cap)
         return true;
     *cap = *cap == 0 ? 256 : *cap * 2;
-    memcpy(&grown, at, sizeof grown);
-    grown = realloc(grown, *cap * sizeof(void *));
+    memcpy(&old, at, sizeof old);
+    grown = realloc(old, *cap * sizeof(void *)); /* on failure graph_free() still has the old one */
     if (grown == NULL) {
         arch_fail(b, ATSI_ENOMEM, "out of memory building the graph");
         return false;
     }
     memcpy(at, &grown, sizeof grown);
+    /* cppcheck-suppress memleak; *array holds it now */
     return true;
 }
 

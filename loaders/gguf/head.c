@@ -213,6 +213,7 @@ static void take_bytes(struct gguf_cursor *c, struct gguf_head *head)
         head->owned = p != NULL ? p : c->owned; /* shrinking may fail: keep the larger one */
         head->bytes = head->owned;
         c->owned = NULL;
+        /* cppcheck-suppress memleak; head owns p */
     }
 }
 

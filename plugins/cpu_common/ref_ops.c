@@ -61,7 +61,9 @@ static void store_f16_ref(const float *x, uint16_t *y, size_t n)
 /* Larger first; NaN never wins. */
 static int before(const float *x, int32_t a, int32_t b)
 {
-    return x[a] > x[b] || (x[a] == x[b] && a < b) || (!isnan(x[a]) && isnan(x[b]));
+    if (x[a] == x[b])
+        return a < b;
+    return x[a] > x[b] || (!isnan(x[a]) && isnan(x[b]));
 }
 
 static void topk_ref(const float *logits, uint32_t n, uint32_t k, int32_t *ids, float *w)

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-atsinfer_test(test_conf test_conf.c)
-target_link_libraries(test_conf PRIVATE atsi_core)
-atsinfer_test(test_memory test_memory.c)
-target_link_libraries(test_memory PRIVATE atsi_core)
+# log, memory, configuration, plugin interface, registry (its fixtures: tests/plugins)
+foreach(name log memory conf conf_bad abi registry)
+  atsinfer_test(test_${name} test_${name}.c)
+  target_link_libraries(test_${name} PRIVATE atsi_core)
+endforeach()
+foreach(name conf conf_bad registry)
+  target_sources(test_${name} PRIVATE scratch.c)
+endforeach()
