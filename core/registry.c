@@ -156,6 +156,12 @@ static int add_path_list(struct atsi_registry *r, const char *list, const char *
     return ATSI_OK;
 }
 
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 /* Plugins that came with this core: beside the library, or beside the program that contains it. */
 static int add_own_folders(struct atsi_registry *r, struct atsi_err *err)
 {
@@ -173,12 +179,7 @@ static int add_own_folders(struct atsi_registry *r, struct atsi_err *err)
     for (size_t i = 0; i < 2; i++) {
         int rc;
         (void)snprintf(dir, sizeof dir, "%s/%s", self, places[i]);
-        if (access(dir, F_OK) != 0 && i > 0)
-            continue;
-        rc = add_folder(r, dir, "this installation", err);
-        if (rc != ATSI_OK || access(dir, F_OK) == 0)
-            return rc;
-    }
+XX    }
     return ATSI_OK;
 }
 

@@ -67,6 +67,14 @@ static void no_log(void *ctx, enum atsi_log_level level, const char *who, const 
     (void)fmt;
 }
 
+/* Runs before the exit handlers of the application, which are not for this process: they would
+ * remove its files, and write its buffered output a second time. */
+static void leave(int status, void *arg)
+{
+    (void)arg;
+    _exit(status);
+}
+
 /* The child: never returns.  Whatever plugins print goes nowhere. */
 _Noreturn static void child(const struct atsi_host *host, const char *const *paths, uint32_t first,
                             uint32_t n, int out)
@@ -74,7 +82,10 @@ _Noreturn static void child(const struct atsi_host *host, const char *const *pat
     struct atsi_host quiet = *host;
     static const struct rlimit none = {0, 0};
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (out <= STDERR_FILENO) /* the application runs without standard streams */
+        out = fcntl(out, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     quiet.log = no_log;
+    (void)on_exit(leave, NULL);
     (void)setrlimit(RLIMIT_CORE, &none);             /* a crash here is expected: leave no dump */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* nor a process that hangs */
     if (null >= 0) {

@@ -22,15 +22,16 @@
 
 /* One run of the checker over one table. */
 struct ck {
-    const char *isa;        /* "avx512, no VNNI" */
-    const char *slot;       /* under test: "gemm" */
+    const char *isa;                       /* "avx512, no VNNI" */
+    const char *slot;                      /* under test: "gemm" */
     const char *slot_wanted, *type_wanted; /* NULL: all */
-    char what[160];         /* the case under test, for messages */
-    uint64_t random;        /* state of the generator */
-    uint64_t n_cases;       /* since the slot began */
-    uint32_t n_failed;      /* since the slot began */
-    double worst;           /* largest error / bound since the slot began */
-    bool quiet;             /* failures are expected: count them only */
+    char what[160];                        /* the case under test, for messages */
+    uint64_t random;                       /* state of the generator */
+    uint64_t n_cases;                      /* since the slot began */
+    uint32_t n_failed;                     /* since the slot began */
+    double worst;                          /* largest error / bound since the slot began */
+    double worst_s; /* of products: largest error in units of u * S (ck_gemm.c) */
+    bool quiet;     /* failures are expected: count them only */
 };
 
 /* Counts a failure and prints the first few of a slot, with the case. */

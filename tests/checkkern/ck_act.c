@@ -126,7 +126,7 @@ struct quant_case {
 
 #define N_QUANT_KINDS 9
 static const char *const quant_kind[N_QUANT_KINDS] = {
-    "random", "zeros", "ties of rounding", "subnormal", "outliers", "largest twice, both signs",
+    "random", "zeros",     "ties of rounding", "subnormal", "outliers", "largest twice, both signs",
     "huge",   "one value", "vanishing"};
 
 static float quant_value(struct ck *c, int kind, uint32_t i)

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-const char *const ck_mode_name[CK_N_MODES] = {
-    "random", "zero weights", "zero activations", "extreme codes",
-    "tiny",   "outliers",     "exact integers"};
+const char *const ck_mode_name[CK_N_MODES] = {"random",        "zero weights", "zero activations",
+                                              "extreme codes", "tiny",         "outliers",
+                                              "exact integers"};
 
 /* splitmix64 (public domain algorithm by S. Vigna). */
 uint64_t ck_random(struct ck *c)

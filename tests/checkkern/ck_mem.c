@@ -19,8 +19,7 @@ struct ck_mem ck_mem_open(size_t bytes, size_t align)
     struct ck_mem m = {.bytes = bytes};
     m.map_bytes = (room + MARGIN + page - 1) / page * page + page;
     m.map = mmap(NULL, m.map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (m.map == MAP_FAILED ||
-        mprotect((char *)m.map + m.map_bytes - page, page, PROT_NONE) != 0) {
+    if (m.map == MAP_FAILED || mprotect((char *)m.map + m.map_bytes - page, page, PROT_NONE) != 0) {
         (void)fprintf(stderr, "checkkern: no memory for %zu bytes: %s\n", bytes, strerror(errno));
         exit(1);
     }

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A backend whose probe finds one device and whose open then fails with FIXTURE_STATUS and
- * FIXTURE_WORDS.  What needs an open backend is never called and says so.
+ * A backend whose probe finds FIXTURE_DEVICES devices and whose open then fails with FIXTURE_WORDS.
+ * What needs an open backend is never called and says so.
  */
 #include "atsinfer/plugin.h"
+
+#ifndef FIXTURE_DEVICES
+#define FIXTURE_DEVICES 1
+#endif
 
 static int probe(const struct atsi_host *host)
 {
     (void)host;
-    return 1;
+    return FIXTURE_DEVICES;
 }
 
 static int open_device(const struct atsi_host *host, int index, struct atsi_backend **out,
@@ -16,7 +20,7 @@ static int open_device(const struct atsi_host *host, int index, struct atsi_back
 {
     (void)host;
     *out = NULL;
-    return atsi_fail(err, FIXTURE_STATUS, FIXTURE_WORDS, index);
+    return atsi_fail(err, ATSI_ENODEV, FIXTURE_WORDS, index);
 }
 
 static void close_device(struct atsi_backend *be)

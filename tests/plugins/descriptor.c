@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A complete policy plugin with parameters.  Each FIXTURE_ macro spoils one part of it; without any
- * it is good.  Its fini speaks through the host's log, so that a test can count the calls.
+ * A complete loader plugin with parameters.  Each FIXTURE_ macro spoils one part of it; without any
+ * it is good.  Its fini appends its name to the file named by FIXTURE_FINI, which counts calls in
+ * any process, and speaks through the host's log, which must still be there.
  */
+#include "atsinfer/loader.h"
 #include "atsinfer/plugin.h"
-#include "atsinfer/policy.h"
+
+#include <stdlib.h>
 
 #ifndef FIXTURE_DESCRIPTOR_NAME
 #define FIXTURE_DESCRIPTOR_NAME FIXTURE_NAME
@@ -25,13 +28,13 @@
 #define FIXTURE_SIZE (uint32_t)sizeof(struct atsi_plugin)
 #endif
 #ifndef FIXTURE_TABLE_SIZE
-#define FIXTURE_TABLE_SIZE (uint32_t)sizeof(struct atsi_policy_ops)
+#define FIXTURE_TABLE_SIZE (uint32_t)sizeof(struct atsi_loader_ops)
 #endif
-#ifndef FIXTURE_PLACE
-#define FIXTURE_PLACE place
+#ifndef FIXTURE_GRAPH
+#define FIXTURE_GRAPH graph
 #endif
 #ifndef FIXTURE_KIND
-#define FIXTURE_KIND ATSI_KIND_POLICY
+#define FIXTURE_KIND ATSI_KIND_LOADER
 #endif
 #ifndef FIXTURE_PARAM_HELP
 #define FIXTURE_PARAM_HELP "How often."
@@ -42,32 +45,75 @@
 
 static const struct atsi_host *host;
 
-static size_t scratch_bytes(uint32_t n_items)
+static int probe(const struct atsi_host *h, const char *path, struct atsi_err *err)
 {
-    (void)n_items;
+    (void)h;
+    (void)path;
+    (void)err;
     return 0;
 }
 
-/* Unused where FIXTURE_PLACE leaves it out. */
-__attribute__((unused)) static int place(const struct atsi_problem *in, struct atsi_placement *out,
-                                         struct atsi_err *err)
+static int open_file(const struct atsi_host *h, const char *path,
+                     const struct atsi_load_params *params, struct atsi_loaded **out,
+                     struct atsi_err *err)
 {
-    if (out->n_items != in->n_items)
-        return atsi_fail(err, ATSI_EINVAL, "%u items in, %u out", in->n_items, out->n_items);
-    for (uint32_t i = 0; i < in->n_items; i++)
-        out->device[i] = in->items[i]->pinned >= 0 ? in->items[i]->pinned : 0;
-    return ATSI_OK;
+    (void)h;
+    (void)params;
+    *out = NULL;
+    return atsi_fail(err, ATSI_EFORMAT, "%s is in no format that a fixture reads", path);
 }
 
-static const struct atsi_policy_ops ops = {
-    .struct_size = FIXTURE_TABLE_SIZE, .scratch_bytes = scratch_bytes, .place = FIXTURE_PLACE};
+static void close_file(struct atsi_loaded *m)
+{
+    (void)m;
+}
 
-static const struct atsi_component policy = {.struct_size = sizeof policy,
+static const struct atsi_loaded_info *info(const struct atsi_loaded *m)
+{
+    (void)m;
+    return NULL;
+}
+
+static int meta_at(const struct atsi_loaded *m, uint32_t index, struct atsi_meta *out)
+{
+    (void)m;
+    (void)index;
+    (void)out;
+    return ATSI_EINVAL;
+}
+
+static int meta_find(const struct atsi_loaded *m, const char *key, struct atsi_meta *out)
+{
+    (void)m;
+    (void)key;
+    (void)out;
+    return ATSI_ENOENT;
+}
+
+/* Unused where FIXTURE_GRAPH leaves it out. */
+__attribute__((unused)) static int graph(struct atsi_loaded *m, const struct atsi_graph **out,
+                                         struct atsi_err *err)
+{
+    (void)m;
+    (void)out;
+    return atsi_fail(err, ATSI_ENOTSUP, "a fixture has no graph");
+}
+
+static const struct atsi_loader_ops ops = {.struct_size = FIXTURE_TABLE_SIZE,
+                                           .probe = probe,
+                                           .open = open_file,
+                                           .close = close_file,
+                                           .info = info,
+                                           .meta_at = meta_at,
+                                           .meta_find = meta_find,
+                                           .graph = FIXTURE_GRAPH};
+
+static const struct atsi_component loader = {.struct_size = sizeof loader,
                                              .kind = FIXTURE_KIND,
-                                             .name = FIXTURE_NAME "_policy",
+                                             .name = FIXTURE_NAME "_loader",
                                              .ops = &ops};
 
-static const struct atsi_component *const components[] = {&policy, NULL};
+static const struct atsi_component *const components[] = {&loader, NULL};
 
 static const struct atsi_param level = {.struct_size = sizeof level,
                                         .type = ATSI_PARAM_INT,
@@ -93,6 +139,12 @@ static const struct atsi_param *const params[] = {&level, &mode, &rate, NULL};
 
 static void fini(void)
 {
+    const char *path = getenv("FIXTURE_FINI");
+    FILE *f = path != NULL ? fopen(path, "ae") : NULL;
+    if (f != NULL) {
+        (void)fputs(FIXTURE_NAME "\n", f);
+        (void)fclose(f);
+    }
     host->log(host->ctx, ATSI_LOG_WARN, FIXTURE_NAME, "%s", "fini");
 }
 
