@@ -5,7 +5,6 @@
  */
 #include "cli/options.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>

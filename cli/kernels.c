@@ -205,7 +205,7 @@ static int time_product(struct kernels *k, struct kernels_backend *b, struct ker
 {
     const struct atsi_host *host = atsi_runtime_host(k->rt);
     struct atsi_err err = ATSI_ERR_INIT;
-    uint64_t t[SAMPLES];
+    uint64_t t[SAMPLES] = {0}, median;
     for (int s = -1; s < SAMPLES; s++) { /* the first one warms up */
         uint64_t start = host->now_ns(host->ctx);
         for (uint32_t i = 0; i < per_sample; i++) {
@@ -217,7 +217,8 @@ static int time_product(struct kernels *k, struct kernels_backend *b, struct ker
             t[s] = host->now_ns(host->ctx) - start;
     }
     qsort(t, SAMPLES, sizeof t[0], compare_u64);
-    *ns = (double)t[SAMPLES / 2] / (double)per_sample;
+    median = t[SAMPLES / 2];
+    *ns = (double)median / (double)per_sample;
     return CLI_OK;
 }
 
@@ -236,7 +237,8 @@ static int bench_cell(struct kernels *k, struct kernels_backend *b, uint32_t typ
     bool ref =
         strcmp(b->name, "cpu_ref") == 0; /* hundreds of times slower: a small taste is enough */
     size_t bytes = (size_t)atsi_row_bytes(type, BENCH_DIM) * BENCH_DIM;
-    uint32_t copies = ref ? 1 : (uint32_t)(DECODE_BYTES / bytes) + 1, rows = ref ? 4 : 512;
+    uint32_t copies = ref || bytes == 0 ? 1 : (uint32_t)(DECODE_BYTES / bytes) + 1,
+             rows = ref ? 4 : 512;
     uint32_t n_out = ref ? 64 : BENCH_DIM;
     struct kernels_product p;
     double decode = 0, prefill = 0;

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PREFIX "atsinfer-"
@@ -165,7 +166,8 @@ static bool is_folder(const char *path)
 /* Plugins that came with this core: beside the library, or beside the program that contains it. */
 static int add_own_folders(struct atsi_registry *r, struct atsi_err *err)
 {
-    static const char *const places[] = {"atsinfer", "../lib/atsinfer"};
+    /* The last is the one named when none is there. */
+    static const char *const places[] = {"atsinfer", "../lib/atsinfer", "atsinfer"};
     Dl_info info;
     char self[PATH_MAX], dir[PATH_MAX + 32];
     void *here;
@@ -176,11 +178,12 @@ static int add_own_folders(struct atsi_registry *r, struct atsi_err *err)
         realpath(info.dli_fname, self) == NULL)
         return ATSI_OK;
     *strrchr(self, '/') = '\0'; /* realpath() is absolute */
-    for (size_t i = 0; i < 2; i++) {
-        int rc;
+    for (size_t i = 0; i < 3; i++) {
         (void)snprintf(dir, sizeof dir, "%s/%s", self, places[i]);
-XX    }
-    return ATSI_OK;
+        if (is_folder(dir)) /* beside a program, "atsinfer" may be the command itself */
+            break;
+    }
+    return add_folder(r, dir, "this installation", err);
 }
 
 static int add_user_folder(struct atsi_registry *r, struct atsi_err *err)

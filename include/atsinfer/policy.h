@@ -4,9 +4,12 @@
  * where operators run and which weights move.
  *
  * Policies are pure: plain data in, plain data out, no clock, no random numbers, no I/O; the same
- * input gives the same output.  Memory of the past is data too: `state` is owned by the core, goes
- * in and out unchanged otherwise.  The core checks every answer before using it.  Times are
- * nanoseconds, sizes are bytes.  Devices are numbers: 0 is the host CPU.
+ * input gives the same output.  Memory of the past is data too: `state` is owned by the core and
+ * only lent.  The core checks every answer (devices, budgets, slots, order) before using it and
+ * falls back to another policy when one is wrong or late.  Every function is [any thread].
+ *
+ * Times are nanoseconds, sizes are bytes, speeds are per mille (1000: undisturbed).  Devices are
+ * numbers: 0 is the host CPU.
  */
 #ifndef ATSINFER_POLICY_H
 #define ATSINFER_POLICY_H
@@ -30,18 +33,23 @@ struct atsi_item {
     int32_t router;       /* item whose result says which experts are used, or -1 */
     uint32_t slot_class;  /* class of temporary slot its weight fits */
     uint32_t can_promote; /* 1: its weight may be streamed for a round */
-    int32_t pinned;       /* the user's rule: device number, or -1 */
+    int32_t pinned;       /* the user's rule, a constraint: device number, or -1 */
+    uint32_t n_experts;   /* of a stack of experts; 0: none */
+    uint32_t cost_class;  /* of atsi_round.slowdown_*: operators that slow down together */
     uint32_t reserved;
     uint64_t resident_bytes; /* all experts; KV or state for attention */
-    uint64_t touched_bytes;  /* what one round reads */
+    uint64_t touched_bytes;  /* what one round reads: of experts, those expected to be used */
     const char *name;        /* of its weight tensor */
 };
 
-/* Times of one item on one device in the phase at hand. */
+/* Times of one item on one device in one phase.  This struct and the next one never grow: arrays of
+ * them have a fixed stride. */
 struct atsi_item_cost {
     uint64_t run_ns;        /* now: profile times current slowdown */
     uint64_t transfer_ns;   /* moving its weight to this device; 0: it cannot move */
     uint64_t in_ns, out_ns; /* activations to and from this device, launch or wait included */
+    /* While it runs here and some weight is on the move: its speed, and that of the transfer. */
+    uint32_t contended_run, contended_copy;
 };
 
 /* Outputs that cross when the backends of `from` and `to` differ. */
@@ -54,15 +62,20 @@ struct atsi_edge {
 struct atsi_problem {
     uint32_t struct_size;
     uint32_t n_items, n_devices, n_edges, n_slot_classes;
-    const struct atsi_item *const *items;     /* [n_items] */
-    const struct atsi_item_cost *prefill;     /* [n_devices][n_items] */
-    const struct atsi_item_cost *decode;      /* [n_devices][n_items] */
-    const struct atsi_edge *edges;            /* [n_edges] */
-    const uint64_t *budget_bytes;             /* [n_devices]: what placement may use; 0: no limit */
-    const uint32_t *slot_depth;               /* [n_slot_classes]: temporary slots per class */
-    const uint64_t *slot_bytes;               /* [n_slot_classes] */
-    uint32_t mix_prompt, mix_generated;       /* tokens placement is balanced for */
-    uint32_t contention_cpu, contention_copy; /* speed under contention, per mille */
+    const struct atsi_item *const *items; /* [n_items] */
+    const struct atsi_item_cost *prefill; /* [n_devices][n_items] */
+    const struct atsi_item_cost *decode;  /* [n_devices][n_items] */
+    const struct atsi_edge *edges;        /* [n_edges] */
+    const uint64_t *budget_bytes;         /* [n_devices]: what placement may use; UINT64_MAX: all */
+    const uint32_t *slot_depth;           /* [n_slot_classes]: temporary slots per class */
+    const uint64_t *slot_bytes;           /* [n_slot_classes] */
+    uint32_t mix_prompt, mix_generated;   /* tokens placement is balanced for */
+    /* Speeds of an activation copy and of a weight transfer while both are under way. */
+    uint32_t contended_act, contended_act_copy;
+    uint64_t split_ns;   /* a cut before an item whose weight arrives in a slot */
+    uint64_t routing_ns; /* from the end of a router to its experts' ids on the host */
+    uint64_t result_ns;  /* the round's result to the host, when it ends elsewhere */
+    uint64_t gap_ns;     /* host time between two rounds */
     void *scratch; /* [borrowed for the call]  scratch_bytes(n_items) bytes, 64-byte aligned */
 };
 
@@ -84,8 +97,9 @@ struct atsi_round {
     const int32_t *in_force;     /* [n_items]: runtime device of the plan in force, or NULL */
     uint64_t now_ns, planned_ns; /* engine clock now, and when the plan in force was made */
     uint64_t predicted_ns, observed_ns; /* round time by the plan in force, and as measured */
-    const uint32_t *slowdown_then, *slowdown_now; /* per class, per mille: at that plan, and now */
-    uint32_t n_classes;
+    /* [n_classes] time against the profile's, per mille: when that plan was made, and now */
+    const uint32_t *slowdown_then, *slowdown_now;
+    uint32_t n_classes; /* cost classes */
     void *state;        /* owned by the core, zeroed before the first call */
     size_t state_bytes; /* what state_bytes() asked for */
 };
@@ -100,6 +114,9 @@ struct atsi_schedule {
     int32_t *after; /* [n_items] out: earliest start, after this item; -1: as early as possible */
     int32_t *slot;  /* [n_items] out: slot of a promoted item, -1: none */
     uint64_t predicted_ns; /* out; 0: no prediction */
+    /* [n_items] out, or NULL when nobody asks: predicted, from the round's start */
+    uint64_t *start_ns, *end_ns;
+    uint64_t evals; /* out: plans or table cells evaluated, for accounts of overhead */
 };
 
 struct atsi_policy_ops {

@@ -15,6 +15,9 @@
 #define CPU_ROW_STEP 16u
 /* Rows of activations that meet one expert at a time. */
 #define CPU_GATHER 64u
+/* Buffers from this size on ask for huge pages. */
+#define CPU_HUGE_BYTES ((size_t)2 << 20)
+#define CPU_NO_BAD_EXPERT INT64_MAX /* no 32-bit id */
 
 static inline size_t cpu_round_up(size_t n, size_t step)
 {
@@ -49,8 +52,9 @@ struct cpu_run {
     struct atsi_backend *be;
     const struct atsi_split *split;
     const struct cpu_step *steps;
-    size_t scratch_bytes;  /* of each worker */
-    atomic_int bad_expert; /* 1 + an expert id out of range that was met */
+    size_t scratch_bytes; /* of each worker */
+    _Atomic int64_t
+        bad_expert; /* an expert id out of range that was met; CPU_NO_BAD_EXPERT: none */
 };
 
 /* One worker inside a run. */

@@ -137,7 +137,8 @@ static bool good_moe_sum(const struct atsi_op *op)
 
 int cpu_supports(const struct cpu_kernels *k, const struct atsi_op *op)
 {
-    if (op == NULL || op->struct_size < sizeof *op || op->n_rows == 0)
+    if (op == NULL || op->struct_size < sizeof *op || op->n_rows == 0 ||
+        (op->flags & ~ATSI_OP_EXACT) != 0)
         return 0;
     switch (op->kind) {
     case ATSI_OP_EMBED:

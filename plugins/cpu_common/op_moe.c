@@ -38,7 +38,7 @@ static bool good_expert(struct cpu_worker *w, const struct atsi_op *op, int32_t 
 {
     if (e >= 0 && (uint64_t)e < op->weight[0]->ne[2])
         return true;
-    atomic_store_explicit(&w->run->bad_expert, 1, memory_order_relaxed); /* read after the region */
+    atomic_store_explicit(&w->run->bad_expert, e, memory_order_relaxed); /* read after the region */
     return false;
 }
 

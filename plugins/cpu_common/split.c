@@ -24,6 +24,7 @@ struct planner {
     uint32_t n_spans;
     uintptr_t act_from, act_to; /* source of the rounded activations, empty when there are none */
     uint32_t act_block, act_rows, act_k;
+    bool act_own;           /* in each worker's scratch, not in the shared buffer */
     size_t scratch, shared; /* largest needs so far */
     size_t act_scratch;
 };
@@ -85,7 +86,8 @@ static void plan_act(struct planner *p, const struct atsi_op *op, struct cpu_ste
     if (s->block == 0)
         return;
     s->quantize = x.from != p->act_from || x.to != p->act_to || s->block != p->act_block ||
-                  s->act_rows != p->act_rows || s->act_k != p->act_k;
+                  s->act_rows != p->act_rows || s->act_k != p->act_k ||
+                  (op->n_rows == 1) != p->act_own;
     bytes = cpu_round_up(cpu_act_bytes(s->act_rows, s->act_k, s->block), CPU_ALIGN);
     if (op->n_rows == 1) {
         need(&p->act_scratch, bytes);
@@ -97,6 +99,7 @@ static void plan_act(struct planner *p, const struct atsi_op *op, struct cpu_ste
     p->act_from = x.from;
     p->act_to = x.to;
     p->act_block = s->block;
+    p->act_own = op->n_rows == 1;
     p->act_rows = s->act_rows;
     p->act_k = s->act_k;
 }
@@ -262,6 +265,7 @@ int cpu_run_split(struct atsi_backend *be, const struct atsi_split *split, struc
     struct region r = {.run = {.be = be, .split = split}};
     uint32_t n_threads = be->host->n_threads(be->host->ctx);
     struct cpu_step *steps;
+    int64_t bad_expert;
     int rc = cpu_block_grow(&be->steps, split->n_ops * sizeof(struct cpu_step), err);
     for (uint32_t i = 0; i < split->n_ops && rc == ATSI_OK; i++)
         rc = check_op(be, split->ops[i], err);
@@ -275,12 +279,13 @@ int cpu_run_split(struct atsi_backend *be, const struct atsi_split *split, struc
         return rc;
     r.run.steps = steps;
     r.act_scratch = p.act_scratch;
-    atomic_init(&r.run.bad_expert, 0);
+    atomic_init(&r.run.bad_expert, CPU_NO_BAD_EXPERT);
     rc = be->host->region(be->host->ctx, region_main, &r, p.act_scratch + p.scratch + CPU_ALIGN);
     if (rc != ATSI_OK)
         return atsi_fail(err, rc, "%s: the workers cannot be started", be->name);
-    if (atomic_load_explicit(&r.run.bad_expert, memory_order_relaxed) !=
-        0) /* region synchronised */
-        return atsi_fail(err, ATSI_EINVAL, "%s: an expert id is out of range", be->name);
+    bad_expert = atomic_load_explicit(&r.run.bad_expert, memory_order_relaxed); /* region is over */
+    if (bad_expert != CPU_NO_BAD_EXPERT)
+        return atsi_fail(err, ATSI_EINVAL, "%s: expert id %lld is out of range", be->name,
+                         (long long)bad_expert);
     return ATSI_OK;
 }

@@ -30,7 +30,7 @@ struct ck {
     uint64_t n_cases;                      /* since the slot began */
     uint32_t n_failed;                     /* since the slot began */
     double worst;                          /* largest error / bound since the slot began */
-    double worst_s; /* of products: largest error in units of u * S (ck_gemm.c) */
+    double worst_s; /* of products with random data: largest error in units of u * S */
     bool quiet;     /* failures are expected: count them only */
 };
 

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Who includes whom.  Public headers include public headers; plugins those, their own folder and, the
+# CPU ones, cpu_common; loaders those and loaders/; text those and text/; core those and core/; the
+# command all but core and plugins.  Some libraries belong to one file.
+#   includes.sh SOURCE_DIR
+set -uo pipefail
+cd "$1" || exit 1
+failed=0 n=0
+
+complain() { echo "$1: may not include $2"; failed=1; }
+
+# Folder that the quoted include $2 of file $1 leads to: "atsinfer", or a path from the root.
+leads_to() {
+  local beside
+  beside=$(realpath -m --relative-to=. "$(dirname "$1")/$2")
+  if [ -e "$beside" ]; then
+    case $beside in
+      include/atsinfer/*) echo atsinfer ;;
+      *) dirname "$beside" ;;
+    esac
+  elif [ -e "include/$2" ]; then
+    dirname "$2"
+  elif [ -e "$2" ]; then
+    dirname "$2"
+  elif [ -e "plugins/cpu_common/$2" ]; then
+    echo plugins/cpu_common
+  else
+    echo "nowhere"
+  fi
+}
+
+allowed() { # file, folder
+  case $2 in atsinfer) return 0 ;; esac
+  case $1 in
+    plugins/*)
+      local own
+      own=$(cut -d/ -f1-2 <<<"$1")
+      case $2 in
+        "$own" | "$own"/*) return 0 ;;
+        plugins/cpu_common) case $own in plugins/cpu_*) return 0 ;; esac ;;
+      esac
+      ;;
+    loaders/*) case $2 in loaders/*) return 0 ;; esac ;;
+    text/*) case $2 in text | text/*) return 0 ;; esac ;;
+    core/*) case $2 in core | core/*) return 0 ;; esac ;;
+    cli/*) case $2 in cli | text) return 0 ;; esac ;;
+  esac
+  return 1
+}
+
+while IFS=: read -r file line; do
+  n=$((n + 1))
+  name=$(sed -E 's/^[^"<]*["<]([^">]*)[">].*/\1/' <<<"$line")
+  case $line in
+    *'"'*)
+      folder=$(leads_to "$file" "$name")
+      allowed "$file" "$folder" || complain "$file" "\"$name\" ($folder)"
+      ;;
+    *)
+      case $name in
+        hwloc.h | hwloc/*) case $file in core/topo*.c) ;; *) complain "$file" "<$name>" ;; esac ;;
+        ini.h) case $file in core/conf*.c) ;; *) complain "$file" "<$name>" ;; esac ;;
+        dlfcn.h) case $file in core/registry.c | core/scan.c) ;; *) complain "$file" "<$name>" ;; esac ;;
+        pcre2.h | utf8proc.h) case $file in text/*) ;; *) complain "$file" "<$name>" ;; esac ;;
+        jansson.h) case $file in cli/*) ;; *) complain "$file" "<$name>" ;; esac ;;
+      esac
+      ;;
+  esac
+done < <(grep -rE --include='*.[ch]' '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' \
+  include core text loaders plugins cli)
+echo "$n includes"
+[ "$failed" = 0 ] && [ "$n" -gt 0 ]
