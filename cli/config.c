@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `atsinfer config`: the settings in force, and where each came from.
+ * `atsinfer config`: the settings in force, and where each came from.  The text is a valid ini.
  */
 #include "cli/cli.h"
 
-#include <jansson.h>
+#include "cli/json.h"
+
 #include <string.h>
 
 static bool show_origin, as_json;
@@ -20,8 +21,9 @@ static const struct cli_option options[] = {
 struct view {
     const char *only; /* a key or a section, NULL: all */
     uint32_t shown;
-    char section[64];
-    json_t *list;
+    char section[128];
+    json_t *list; /* JSON */
+    bool ok;      /* JSON: nothing failed so far */
 };
 
 static bool wanted(const struct view *v, const char *key)
@@ -42,36 +44,49 @@ static int print_entry(void *ctx, const struct atsi_conf_entry *e)
         (void)snprintf(v->section, sizeof v->section, "%.*s", (int)n, e->key);
     }
     v->shown++;
+    if (strcmp(dot, ".*") == 0) { /* stands for numbered keys, is none itself */
+        (void)printf("# N =\n");
+        return 0;
+    }
     if (show_origin)
-        (void)printf("%s = %s    ; %s\n", dot + 1, e->value, e->origin);
-    else
-        (void)printf("%s = %s\n", dot + 1, e->value);
+        (void)printf("# %s\n", e->origin);
+    (void)printf("%s =%s%s\n", dot + 1, e->value[0] != '\0' ? " " : "", e->value);
     return 0;
 }
 
-static int add_json(void *ctx, const struct atsi_conf_entry *e)
+static int add_entry(void *ctx, const struct atsi_conf_entry *e)
 {
     struct view *v = ctx;
+    json_t *o;
     if (!wanted(v, e->key))
         return 0;
     v->shown++;
-    return json_array_append_new(v->list,
-                                 json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s}", "key", e->key, "value",
-                                           e->value, "default", e->def, "origin", e->origin, "type",
-                                           e->type, "range", e->range, "help", e->help));
+    o = json_object();
+    cli_json_set(o, "key", cli_json_text(e->key), &v->ok);
+    cli_json_set(o, "value", cli_json_text(e->value), &v->ok);
+    cli_json_set(o, "default", cli_json_text(e->def), &v->ok);
+    cli_json_set(o, "origin", cli_json_text(e->origin), &v->ok);
+    cli_json_set(o, "type", json_string(e->type), &v->ok);
+    cli_json_set(o, "range", cli_json_text(e->range), &v->ok);
+    cli_json_set(o, "help", cli_json_text(e->help), &v->ok);
+    cli_json_append(v->list, o, &v->ok);
+    return 0;
 }
 
-static int print_json(const struct atsi_runtime *rt, struct view *v)
+static int print(const struct atsi_runtime *rt, struct view *v)
 {
     int code = CLI_OK;
-    v->list = json_array();
-    if (v->list == NULL || atsi_runtime_conf_each(rt, add_json, v) != 0)
-        code = cli_fail(CLI_RUN_ERROR, "out of memory");
-    else if (json_dumpf(v->list, stdout, JSON_INDENT(2)) != 0)
-        code = cli_fail(CLI_RUN_ERROR, "cannot write to standard output");
-    json_decref(v->list);
-    (void)putchar('\n');
-    return code;
+    if (as_json) {
+        v->ok = true;
+        v->list = json_array();
+        (void)atsi_runtime_conf_each(rt, add_entry, v);
+        code = cli_json_print(v->list, v->ok, CLI_OK);
+    } else {
+        (void)atsi_runtime_conf_each(rt, print_entry, v);
+    }
+    if (code == CLI_OK && v->shown == 0)
+        code = cli_fail(CLI_USAGE, "no key or section %s; `atsinfer config` lists all", v->only);
+    return cli_finish_stdout(code);
 }
 
 static int run(int argc, char **argv)
@@ -85,14 +100,10 @@ static int run(int argc, char **argv)
         return cli_fail(CLI_USAGE, "one key or section at most");
     v.only = n_pos == 1 ? argv[1] : NULL;
     code = cli_runtime(&rt);
-    if (code == CLI_OK && as_json)
-        code = print_json(rt, &v);
-    else if (code == CLI_OK)
-        (void)atsi_runtime_conf_each(rt, print_entry, &v);
-    if (code == CLI_OK && v.shown == 0)
-        code = cli_fail(CLI_USAGE, "no key or section %s; `atsinfer config` lists all", v.only);
+    if (code == CLI_OK)
+        code = print(rt, &v);
     atsi_runtime_close(rt);
-    return cli_finish_stdout(code);
+    return code;
 }
 
 const struct cli_command cli_cmd_config = {

@@ -87,19 +87,21 @@ static void fill_floats(uint32_t type, unsigned char *data, size_t n, uint64_t *
     }
 }
 
-static void fill_weights(const struct kernels_product *p, size_t bytes, uint64_t *state)
+void kernels_fill(uint32_t type, void *data, size_t n, uint64_t *random)
 {
-    const struct atsi_type_info *ti = atsi_type_info(p->type);
+    const struct atsi_type_info *ti = atsi_type_info(type);
+    unsigned char *bytes = data;
+    size_t n_bytes = n / ti->block_elems * ti->block_bytes;
     if (ti->block_elems == 1) {
-        fill_floats(p->type, p->weights, bytes / ti->block_bytes, state);
+        fill_floats(type, bytes, n, random);
         return;
     }
-    for (size_t i = 0; i + 8 <= bytes; i += 8) {
-        uint64_t r = next_random(state) ^ (next_random(state) << 32);
-        memcpy(p->weights + i, &r, 8);
+    for (size_t i = 0; i < n_bytes; i += 8) {
+        uint64_t r = next_random(random) ^ (next_random(random) << 32);
+        memcpy(bytes + i, &r, n_bytes - i < 8 ? n_bytes - i : 8);
     }
-    for (size_t i = 0; i + ti->block_bytes <= bytes; i += ti->block_bytes)
-        set_scales(p->type, p->weights + i, state);
+    for (size_t i = 0; i < n_bytes; i += ti->block_bytes)
+        set_scales(type, bytes + i, random);
 }
 
 static size_t weight_bytes(const struct kernels_product *p)
@@ -124,7 +126,7 @@ int kernels_product_open(struct kernels_product *p, uint32_t type, uint32_t k, u
         return ATSI_ENOMEM;
     }
     (void)madvise(p->weights, bytes, MADV_HUGEPAGE); /* a hint */
-    fill_weights(p, bytes, &state);
+    kernels_fill(type, p->weights, (size_t)k * n_out * n_copies, &state);
     fill_floats(ATSI_TYPE_F32, (unsigned char *)p->x, (size_t)rows * k, &state);
     return ATSI_OK;
 }

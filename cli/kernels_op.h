@@ -33,4 +33,21 @@ void kernels_product_close(struct kernels_product *p);
 int kernels_product_supported(const struct kernels_backend *b, const struct kernels_product *p);
 int kernels_product_run(struct kernels_backend *b, struct kernels_product *p, struct atsi_err *err);
 
+/* n elements of random numbers whose values stay of order one: floats, or whole blocks. */
+void kernels_fill(uint32_t type, void *data, size_t n, uint64_t *random);
+
+/* What --check is to cover. */
+struct kernels_wanted {
+    const char *op;             /* NULL: all */
+    bool type[ATSI_TYPE_COUNT]; /* of weights */
+    bool typed_only;            /* --type was given: leave out operations without weights */
+    uint64_t seed;
+};
+
+bool kernels_check_known(const char *op);
+/* Prints a line per operation and weight type of `b` compared with `ref`; *wrong is set when a
+ * difference is too large.  Returns an exit code. */
+int kernels_check(struct kernels_backend *b, struct kernels_backend *ref,
+                  const struct kernels_wanted *wanted, bool *wrong);
+
 #endif

@@ -4,7 +4,9 @@
  */
 #include "cli/cli.h"
 
-#include <jansson.h>
+#include "cli/json.h"
+#include "cli/plugins_backend.h"
+
 #include <string.h>
 
 static const char *why_name;
@@ -21,9 +23,10 @@ static const struct cli_option options[] = {
 
 struct view {
     const struct atsi_runtime *rt;
-    const char *only; /* NULL: all */
+    const char *only; /* one plugin, with all that is known of it; NULL: all */
     uint32_t shown;
-    json_t *list;
+    json_t *list; /* JSON */
+    bool ok;      /* JSON: nothing failed so far */
 };
 
 static const char *kind_name(uint32_t kind)
@@ -37,30 +40,44 @@ static bool wanted(const struct view *v, const struct atsi_plugin_info *p)
     return v->only == NULL || strcmp(v->only, p->name) == 0;
 }
 
-/* "2 devices", "on this machine", or why not; for a loaded backend. */
-static void backend_state(const struct view *v, const struct atsi_component *c, char *out,
-                          size_t size)
+/* Value in force of a plugin's parameter; its full key in `key`. */
+static const char *param_value(const struct view *v, const struct atsi_plugin *p,
+                               const struct atsi_param *q, char key[160])
 {
-    const struct atsi_backend_ops *ops = c->ops;
-    int n = ops->probe(atsi_runtime_host(v->rt));
-    if (n > 0)
-        (void)snprintf(out, size, "usable");
-    else
-        (void)snprintf(out, size, "%s", n == 0 ? "no device here" : atsi_strerror(n));
+    const char *value;
+    (void)snprintf(key, 160, "plugin.%s.%s", p->name, q->key);
+    value = atsi_runtime_conf(v->rt, key);
+    return value != NULL ? value : q->def;
 }
 
+/* ---------------------------------------------------------------- text */
 static void print_params(const struct view *v, const struct atsi_plugin *p)
 {
     for (size_t i = 0; p->params != NULL && p->params[i] != NULL; i++) {
         const struct atsi_param *q = p->params[i];
         char key[160];
-        const char *value;
-        (void)snprintf(key, sizeof key, "plugin.%s.%s", p->name, q->key);
-        value = atsi_runtime_conf(v->rt, key);
-        (void)printf("    %s = %s%s%s  (default %s%s%s) %s\n", key, value != NULL ? value : q->def,
+        const char *value = param_value(v, p, q, key);
+        (void)printf("    %s = %s%s%s  (default %s%s%s) %s\n", key, value,
                      q->unit != NULL ? " " : "", q->unit != NULL ? q->unit : "", q->def,
                      q->choices != NULL ? ", " : "", q->choices != NULL ? q->choices : "", q->help);
     }
+}
+
+static void print_backend(const struct view *v, const struct atsi_component *c)
+{
+    struct plugins_backend b;
+    bool any = false;
+    plugins_backend_ask(v->rt, c, v->only != NULL, &b);
+    (void)printf("    backend %s: %s\n", c->name, b.state);
+    if (b.device[0] != '\0')
+        (void)printf("        device %s\n", b.device);
+    for (uint32_t type = 0; type < ATSI_TYPE_COUNT; type++)
+        if (b.types[type]) {
+            (void)printf("%s %s", any ? "" : "        weights", atsi_type_info(type)->name);
+            any = true;
+        }
+    if (any)
+        (void)putchar('\n');
 }
 
 static int print_plugin(void *ctx, const struct atsi_plugin_info *p)
@@ -77,61 +94,13 @@ static int print_plugin(void *ctx, const struct atsi_plugin_info *p)
                  p->plugin->abi_major, p->plugin->abi_minor, p->plugin->license, p->path);
     for (size_t i = 0; p->plugin->components[i] != NULL; i++) {
         const struct atsi_component *c = p->plugin->components[i];
-        char state[64] = "";
         if (c->kind == ATSI_KIND_BACKEND)
-            backend_state(v, c, state, sizeof state);
-        (void)printf("    %s %s%s%s\n", kind_name(c->kind), c->name, state[0] != '\0' ? ": " : "",
-                     state);
+            print_backend(v, c);
+        else
+            (void)printf("    %s %s\n", kind_name(c->kind), c->name);
     }
     print_params(v, p->plugin);
     return 0;
-}
-
-static json_t *components_json(const struct view *v, const struct atsi_plugin *p)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; p->components[i] != NULL; i++) {
-        const struct atsi_component *c = p->components[i];
-        char state[64] = "loaded";
-        if (c->kind == ATSI_KIND_BACKEND)
-            backend_state(v, c, state, sizeof state);
-        (void)json_array_append_new(list, json_pack("{s:s,s:s,s:s}", "kind", kind_name(c->kind),
-                                                    "name", c->name, "state", state));
-    }
-    return list;
-}
-
-static json_t *params_json(const struct atsi_plugin *p)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; p->params != NULL && p->params[i] != NULL; i++) {
-        const struct atsi_param *q = p->params[i];
-        (void)json_array_append_new(list, json_pack("{s:s,s:s,s:s*,s:s*,s:s}", "key", q->key,
-                                                    "default", q->def, "choices", q->choices,
-                                                    "unit", q->unit, "help", q->help));
-    }
-    return list;
-}
-
-static int add_json(void *ctx, const struct atsi_plugin_info *p)
-{
-    struct view *v = ctx;
-    json_t *o;
-    if (!wanted(v, p))
-        return 0;
-    v->shown++;
-    o = json_pack("{s:s,s:s,s:b}", "name", p->name, "path", p->path, "loaded", p->plugin != NULL);
-    if (p->plugin == NULL) {
-        (void)json_object_set_new(o, "why", json_string(p->why));
-    } else {
-        (void)json_object_set_new(o, "version", json_string(p->plugin->version));
-        (void)json_object_set_new(o, "license", json_string(p->plugin->license));
-        (void)json_object_set_new(
-            o, "abi", json_sprintf("%u.%u", p->plugin->abi_major, p->plugin->abi_minor));
-        (void)json_object_set_new(o, "components", components_json(v, p->plugin));
-        (void)json_object_set_new(o, "params", params_json(p->plugin));
-    }
-    return json_array_append_new(v->list, o);
 }
 
 static int print_folder(void *ctx, const char *dir, const char *origin, const char *found)
@@ -144,28 +113,113 @@ static int print_folder(void *ctx, const char *dir, const char *origin, const ch
 static int print_all(struct view *v)
 {
     (void)atsi_runtime_plugins_each(v->rt, print_plugin, v);
-    if (v->shown > 0 && why_name == NULL)
-        return cli_finish_stdout(CLI_OK);
+    if (why_name == NULL && v->shown > 0)
+        return CLI_OK;
     if (v->shown == 0)
         (void)printf("%s was not found\n", v->only != NULL ? v->only : "no plugin");
     (void)printf("looked in, in this order:\n");
     (void)atsi_runtime_search_each(v->rt, print_folder, NULL);
-    return cli_finish_stdout(v->shown > 0 ? CLI_OK : CLI_RUN_ERROR);
+    return v->shown > 0 ? CLI_OK : CLI_RUN_ERROR;
+}
+
+/* ---------------------------------------------------------------- JSON */
+static json_t *component_json(struct view *v, const struct atsi_component *c)
+{
+    json_t *o = json_object(), *types;
+    struct plugins_backend b;
+    cli_json_set(o, "kind", json_string(kind_name(c->kind)), &v->ok);
+    cli_json_set(o, "name", json_string(c->name), &v->ok);
+    if (c->kind != ATSI_KIND_BACKEND)
+        return o;
+    plugins_backend_ask(v->rt, c, v->only != NULL, &b);
+    cli_json_set(o, "state", cli_json_text(b.state), &v->ok);
+    if (b.device[0] == '\0')
+        return o;
+    cli_json_set(o, "device", cli_json_text(b.device), &v->ok);
+    types = json_array();
+    for (uint32_t type = 0; type < ATSI_TYPE_COUNT; type++)
+        if (b.types[type])
+            cli_json_append(types, json_string(atsi_type_info(type)->name), &v->ok);
+    cli_json_set(o, "weights", types, &v->ok);
+    return o;
+}
+
+static json_t *components_json(struct view *v, const struct atsi_plugin *p)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; p->components[i] != NULL; i++)
+        cli_json_append(list, component_json(v, p->components[i]), &v->ok);
+    return list;
+}
+
+static json_t *params_json(struct view *v, const struct atsi_plugin *p)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; p->params != NULL && p->params[i] != NULL; i++) {
+        const struct atsi_param *q = p->params[i];
+        json_t *o = json_object();
+        char key[160];
+        cli_json_set(o, "value", cli_json_text(param_value(v, p, q, key)), &v->ok);
+        cli_json_set(o, "key", json_string(key), &v->ok);
+        cli_json_set(o, "default", cli_json_text(q->def), &v->ok);
+        if (q->choices != NULL)
+            cli_json_set(o, "range", cli_json_text(q->choices), &v->ok);
+        if (q->unit != NULL)
+            cli_json_set(o, "unit", cli_json_text(q->unit), &v->ok);
+        cli_json_set(o, "help", cli_json_text(q->help), &v->ok);
+        cli_json_append(list, o, &v->ok);
+    }
+    return list;
+}
+
+static int add_plugin(void *ctx, const struct atsi_plugin_info *p)
+{
+    struct view *v = ctx;
+    json_t *o;
+    if (!wanted(v, p))
+        return 0;
+    v->shown++;
+    o = json_object();
+    cli_json_set(o, "name", cli_json_text(p->name), &v->ok);
+    cli_json_set(o, "path", cli_json_text(p->path), &v->ok);
+    cli_json_set(o, "loaded", json_boolean(p->plugin != NULL), &v->ok);
+    if (p->plugin == NULL) {
+        cli_json_set(o, "why", cli_json_text(p->why), &v->ok);
+    } else {
+        cli_json_set(o, "version", cli_json_text(p->plugin->version), &v->ok);
+        cli_json_set(o, "license", cli_json_text(p->plugin->license), &v->ok);
+        cli_json_set(o, "abi", json_sprintf("%u.%u", p->plugin->abi_major, p->plugin->abi_minor),
+                     &v->ok);
+        cli_json_set(o, "components", components_json(v, p->plugin), &v->ok);
+        cli_json_set(o, "params", params_json(v, p->plugin), &v->ok);
+    }
+    cli_json_append(v->list, o, &v->ok);
+    return 0;
+}
+
+static int add_folder(void *ctx, const char *dir, const char *origin, const char *found)
+{
+    struct view *v = ctx;
+    json_t *o = json_object();
+    cli_json_set(o, "folder", cli_json_text(dir), &v->ok);
+    cli_json_set(o, "origin", json_string(origin), &v->ok);
+    cli_json_set(o, "found", cli_json_text(found), &v->ok);
+    cli_json_append(v->list, o, &v->ok);
+    return 0;
 }
 
 static int print_json(struct view *v)
 {
-    int code = CLI_OK;
+    json_t *root = json_object();
+    v->ok = true;
     v->list = json_array();
-    if (v->list == NULL || atsi_runtime_plugins_each(v->rt, add_json, v) != 0)
-        code = cli_fail(CLI_RUN_ERROR, "out of memory");
-    else if (json_dumpf(v->list, stdout, JSON_INDENT(2)) != 0)
-        code = cli_fail(CLI_RUN_ERROR, "cannot write to standard output");
-    json_decref(v->list);
-    (void)putchar('\n');
-    if (code == CLI_OK && v->only != NULL && v->shown == 0)
-        code = CLI_RUN_ERROR;
-    return cli_finish_stdout(code);
+    (void)atsi_runtime_plugins_each(v->rt, add_plugin, v);
+    cli_json_set(root, "abi", json_sprintf("%u.%u", ATSI_ABI_MAJOR, ATSI_ABI_MINOR), &v->ok);
+    cli_json_set(root, "plugins", v->list, &v->ok);
+    v->list = json_array();
+    (void)atsi_runtime_search_each(v->rt, add_folder, v);
+    cli_json_set(root, "searched", v->list, &v->ok);
+    return cli_json_print(root, v->ok, v->shown > 0 ? CLI_OK : CLI_RUN_ERROR);
 }
 
 static int run(int argc, char **argv)
@@ -181,7 +235,7 @@ static int run(int argc, char **argv)
     code = cli_runtime(&rt);
     if (code == CLI_OK) {
         v.rt = rt;
-        code = as_json ? print_json(&v) : print_all(&v);
+        code = cli_finish_stdout(as_json ? print_json(&v) : print_all(&v));
     }
     atsi_runtime_close(rt);
     return code;

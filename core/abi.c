@@ -145,16 +145,9 @@ static int check_versions(const struct atsi_plugin *p, struct atsi_err *err)
                      p->abi_major, p->abi_minor, ATSI_ABI_MAJOR, ATSI_ABI_MINOR);
 }
 
-int atsi_abi_check(const struct atsi_plugin *p, struct atsi_err *err)
+static int check_contents(const struct atsi_plugin *p, struct atsi_err *err)
 {
-    int rc;
-    /* The first four members are the same in every version there will be. */
-    if (p->magic != ATSI_PLUGIN_MAGIC)
-        return atsi_fail(err, ATSI_EABI, "not an atsinfer plugin: magic %08x, expected %08x",
-                         p->magic, ATSI_PLUGIN_MAGIC);
-    rc = check_versions(p, err);
-    if (rc != ATSI_OK)
-        return rc;
+    int rc = ATSI_OK;
     if (p->struct_size < sizeof *p)
         return atsi_fail(err, ATSI_EABI, "descriptor of %u bytes, this core needs %zu",
                          p->struct_size, sizeof *p);
@@ -167,4 +160,24 @@ int atsi_abi_check(const struct atsi_plugin *p, struct atsi_err *err)
     for (size_t i = 0; p->params != NULL && p->params[i] != NULL && rc == ATSI_OK; i++)
         rc = check_param(p, p->params[i], err);
     return rc;
+}
+
+int atsi_abi_check(const struct atsi_plugin *p, struct atsi_err *err)
+{
+    struct atsi_err why = ATSI_ERR_INIT;
+    int rc;
+    /* The first four members are the same in every version there will be. */
+    if (p->magic != ATSI_PLUGIN_MAGIC)
+        return atsi_fail(err, ATSI_EABI,
+                         "not an atsinfer plugin: magic %08x, expected %08x (this core speaks "
+                         "plugin interface %u.%u)",
+                         p->magic, ATSI_PLUGIN_MAGIC, ATSI_ABI_MAJOR, ATSI_ABI_MINOR);
+    rc = check_versions(p, err);
+    if (rc != ATSI_OK)
+        return rc;
+    rc = check_contents(p, &why);
+    if (rc == ATSI_OK)
+        return rc;
+    return atsi_fail(err, rc, "%s (built for plugin interface %u.%u, this core speaks %u.%u)",
+                     why.msg, p->abi_major, p->abi_minor, ATSI_ABI_MAJOR, ATSI_ABI_MINOR);
 }

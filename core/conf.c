@@ -36,8 +36,8 @@ struct atsi_conf {
     size_t n_pending;
     char **plugins; /* declared plugins, owned */
     size_t n_plugins;
-    bool found_here; /* the file now being read is a ./atsinfer.ini nobody named */
-    bool untrusted_path;
+    bool found_here;    /* the file now being read is a ./atsinfer.ini nobody named */
+    char *ignored_path; /* where such a file set plugins.path, owned; NULL: nowhere */
 };
 
 static int no_memory(struct atsi_err *err)
@@ -161,12 +161,25 @@ static int add_pending(struct atsi_conf *c, const char *name, const char *value,
     return ATSI_OK;
 }
 
+/* plugins.path of a file nobody named: what a trusted source said before stays in force. */
+static int ignore_path(struct atsi_conf *c, const char *value, const char *origin,
+                       struct atsi_err *err)
+{
+    if (value[0] == '\0')
+        return ATSI_OK;
+    free(c->ignored_path);
+    c->ignored_path = strdup(origin);
+    return c->ignored_path != NULL ? ATSI_OK : no_memory(err);
+}
+
 static int set(struct atsi_conf *c, const char *name, const char *value, const char *origin,
                struct atsi_err *err)
 {
     struct entry *e = find(c, name);
     const struct atsi_conf_key *wildcard;
     int rc;
+    if (c->found_here && strcmp(name, "plugins.path") == 0)
+        return ignore_path(c, value, origin, err);
     if (e == NULL && strncmp(name, "plugin.", 7) == 0)
         return add_pending(c, name, value, origin, false, err);
     wildcard = e == NULL ? wildcard_of(name) : NULL;
@@ -178,10 +191,7 @@ static int set(struct atsi_conf *c, const char *name, const char *value, const c
     }
     if (e == NULL || is_wildcard(e->name))
         return unknown_key(c, name, origin, err);
-    rc = store(e, value, origin, err);
-    if (rc == ATSI_OK && strcmp(name, "plugins.path") == 0)
-        c->untrusted_path = c->found_here;
-    return rc;
+    return store(e, value, origin, err);
 }
 
 /* ---------------------------------------------------------------- files */
@@ -239,23 +249,29 @@ static void env_name(const char *key, char out[128])
     out[at] = '\0';
 }
 
-static int env_unknown(const struct atsi_conf *c, const char *name, struct atsi_err *err)
+/* The variable of a known key that is nearest to `name`; "" when none is near. */
+static void nearest_variable(const struct atsi_conf *c, const char *name, char out[128])
 {
-    const char *best = NULL;
-    char best_name[128] = "", candidate[128];
+    char candidate[128];
     uint32_t distance = 6;
+    out[0] = '\0';
     for (size_t i = 0; i < c->n_entries; i++) {
         uint32_t d;
         env_name(c->entries[i].name, candidate);
         d = atsi_edit_distance(name, candidate);
         if (d < distance) {
             distance = d;
-            best = c->entries[i].name;
-            memcpy(best_name, candidate, sizeof best_name);
+            memcpy(out, candidate, sizeof candidate);
         }
     }
+}
+
+static int env_unknown(const struct atsi_conf *c, const char *name, struct atsi_err *err)
+{
+    char best[128];
+    nearest_variable(c, name, best);
     return atsi_fail(err, ATSI_ECONF, "environment %.80s: no such setting%s%s", name,
-                     best != NULL ? "; did you mean " : "", best_name);
+                     best[0] != '\0' ? "; did you mean " : "", best);
 }
 
 static int env_one(struct atsi_conf *c, const char *name, const char *value, struct atsi_err *err)
@@ -359,6 +375,7 @@ void atsi_conf_close(struct atsi_conf *c)
     free(c->plugins);
     free(c->pending);
     free(c->entries);
+    free(c->ignored_path);
     free(c);
 }
 
@@ -468,6 +485,16 @@ static bool is_loaded(const struct atsi_conf *c, const char *name)
     return false;
 }
 
+/* Whether a variable looks like a mistyped one of a loaded plugin.  Names and keys hold underscores
+ * themselves, so ATSINFER_PLUGIN_CUDA_HOST_X may belong to an absent plugin cuda_host although cuda
+ * is loaded: only a near match is a mistake for certain. */
+static bool is_mistyped_variable(const struct atsi_conf *c, const char *name)
+{
+    char best[128];
+    nearest_variable(c, name, best);
+    return strncmp(best, "ATSINFER_PLUGIN_", 16) == 0;
+}
+
 int atsi_conf_check_plugins(struct atsi_conf *c, struct atsi_log *log, struct atsi_err *err)
 {
     for (size_t i = 0; i < c->n_pending; i++) {
@@ -482,6 +509,8 @@ int atsi_conf_check_plugins(struct atsi_conf *c, struct atsi_log *log, struct at
             continue;
         if (!p->environment && is_loaded(c, p->name))
             return unknown_key(c, p->name, p->origin, err);
+        if (p->environment && is_mistyped_variable(c, p->name))
+            return env_unknown(c, p->name, err);
         atsi_log(log, ATSI_LOG_WARN, "conf", "%s: %s belongs to no plugin that is loaded",
                  p->origin, p->name);
     }
@@ -538,7 +567,7 @@ int atsi_conf_each(const struct atsi_conf *c, int (*fn)(void *ctx, const struct 
     return ATSI_OK;
 }
 
-bool atsi_conf_plugin_path_untrusted(const struct atsi_conf *c)
+const char *atsi_conf_ignored_plugin_path(const struct atsi_conf *c)
 {
-    return c->untrusted_path;
+    return c->ignored_path;
 }

@@ -27,7 +27,8 @@ void atsi_conf_close(struct atsi_conf *c); /* NULL is allowed */
 int atsi_conf_declare(struct atsi_conf *c, const char *plugin,
                       const struct atsi_param *const *params, struct atsi_err *err);
 /* Judges every plugin.* setting seen.  A setting of a plugin that is not loaded is accepted with
- * its value unread (the log says so); an undeclared key of a loaded plugin is ATSI_ECONF. */
+ * its value unread (the log says so); an undeclared key of a loaded plugin is ATSI_ECONF, and so is
+ * a variable that misses one of a loaded plugin by a few letters. */
 int atsi_conf_check_plugins(struct atsi_conf *c, struct atsi_log *log, struct atsi_err *err);
 
 /* Value of a known key as text (never NULL for a known key, NULL for an unknown one). */
@@ -42,8 +43,9 @@ uint64_t atsi_conf_size(const struct atsi_conf *c,
 
 int atsi_conf_each(const struct atsi_conf *c, int (*fn)(void *ctx, const struct atsi_conf_entry *e),
                    void *ctx);
-/* True when plugins.path came from a ./atsinfer.ini that was merely found in the current folder: it
- * must not be honoured (it would be code execution by strangers). */
-bool atsi_conf_plugin_path_untrusted(const struct atsi_conf *c);
+/* Where a ./atsinfer.ini that was merely found in the current folder set plugins.path
+ * ("FILE:LINE"), or NULL.  Such a value is not honoured (it would be code execution by strangers):
+ * plugins.path keeps what other sources say. */
+const char *atsi_conf_ignored_plugin_path(const struct atsi_conf *c);
 
 #endif

@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -36,6 +37,7 @@ struct file {
     char *path;
     char name[64]; /* from the file name */
     bool named;    /* by --plugin: a refusal is an error */
+    bool resident; /* the descriptor asks never to be unloaded, refused or not */
     void *handle;
     const struct atsi_plugin *plugin; /* NULL: refused */
     char why[512];
@@ -163,21 +165,31 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* Absolute path of the library, or of the program, that contains this code. */
+static bool own_path(char out[PATH_MAX])
+{
+    Dl_info info;
+    void *here, *extra = NULL;
+    const struct link_map *map;
+    int (*fn)(const struct atsi_registry_params *, struct atsi_registry **, struct atsi_err *) =
+        atsi_registry_open;
+    memcpy(&here, &fn, sizeof here);
+    if (dladdr1(here, &info, &extra, RTLD_DL_LINKMAP) == 0 || extra == NULL)
+        return false;
+    map = extra;
+    /* The program has no name there, and its argv[0] may be relative to a folder left since. */
+    return realpath(map->l_name[0] != '\0' ? map->l_name : "/proc/self/exe", out) != NULL;
+}
+
 /* Plugins that came with this core: beside the library, or beside the program that contains it. */
 static int add_own_folders(struct atsi_registry *r, struct atsi_err *err)
 {
     /* The last is the one named when none is there. */
     static const char *const places[] = {"atsinfer", "../lib/atsinfer", "atsinfer"};
-    Dl_info info;
     char self[PATH_MAX], dir[PATH_MAX + 32];
-    void *here;
-    int (*fn)(const struct atsi_registry_params *, struct atsi_registry **, struct atsi_err *) =
-        atsi_registry_open;
-    memcpy(&here, &fn, sizeof here);
-    if (dladdr(here, &info) == 0 || info.dli_fname == NULL ||
-        realpath(info.dli_fname, self) == NULL)
+    if (!own_path(self))
         return ATSI_OK;
-    *strrchr(self, '/') = '\0'; /* realpath() is absolute */
+    *strrchr(self, '/') = '\0'; /* own_path() is absolute */
     for (size_t i = 0; i < 3; i++) {
         (void)snprintf(dir, sizeof dir, "%s/%s", self, places[i]);
         if (is_folder(dir)) /* beside a program, "atsinfer" may be the command itself */
@@ -202,17 +214,17 @@ static int add_user_folder(struct atsi_registry *r, struct atsi_err *err)
 static int collect(struct atsi_registry *r, struct atsi_err *err)
 {
     bool setuid = getauxval(AT_SECURE) != 0; /* HOME and all else are the caller's */
-    const char *path = atsi_conf_get(r->p.conf, "plugins.path");
+    const char *ignored = atsi_conf_ignored_plugin_path(r->p.conf);
     int rc = ATSI_OK;
     for (const char *const *f = r->p.plugin_files; f != NULL && *f != NULL && rc == ATSI_OK; f++)
         rc = add_file(r, *f, true, err);
-    if (rc == ATSI_OK && path[0] != '\0' && atsi_conf_plugin_path_untrusted(r->p.conf))
+    if (ignored != NULL)
         atsi_log(r->p.log, ATSI_LOG_WARN, "registry",
                  "plugins.path of %s is ignored: the file was merely found in the current folder; "
                  "name it with --config to have it honoured",
-                 atsi_conf_origin(r->p.conf, "plugins.path"));
-    else if (rc == ATSI_OK)
-        rc = add_path_list(r, path, "plugins.path", err);
+                 ignored);
+    if (rc == ATSI_OK)
+        rc = add_path_list(r, atsi_conf_get(r->p.conf, "plugins.path"), "plugins.path", err);
     if (rc == ATSI_OK && !setuid)
         rc = add_path_list(r, secure_getenv("ATSINFER_PLUGIN_PATH"), "ATSINFER_PLUGIN_PATH", err);
     if (rc == ATSI_OK && !setuid)
@@ -233,8 +245,7 @@ static void unload(struct file *f)
 {
     if (f->plugin != NULL && f->plugin->fini != NULL)
         f->plugin->fini();
-    if (f->handle != NULL && !KEEP_LOADED &&
-        (f->plugin == NULL || (f->plugin->flags & ATSI_PLUGIN_RESIDENT) == 0))
+    if (f->handle != NULL && !KEEP_LOADED && !f->resident)
         (void)dlclose(f->handle); /* nothing to do about a failure to unload */
     f->handle = NULL;
     f->plugin = NULL;
@@ -251,6 +262,7 @@ static int load(struct atsi_registry *r, struct file *f, struct atsi_err *err)
         return ATSI_OK;
     }
     (void)snprintf(f->name, sizeof f->name, "%.63s", plugin->name);
+    f->resident = (plugin->flags & ATSI_PLUGIN_RESIDENT) != 0;
     earlier = loaded_as(r, plugin->name);
     if (earlier != NULL) {
         (void)snprintf(f->why, sizeof f->why, "%.400s was found first", earlier->path);

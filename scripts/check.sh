@@ -45,9 +45,10 @@ tidy=$(grep -E '^(core|text|loaders|cli|plugins/cpu_common)/.*\.c$' <<<"$sources
 if [ "$full" = 1 ]; then
   tidy=$(grep -E '^(core|text|loaders|cli|plugins)/.*\.c$' <<<"$sources")
 fi
-xargs -P "$(nproc)" -n 4 clang-tidy-14 --quiet -p build-clang <<<"$tidy" 2>&1 |
-  grep -vE '^[0-9]+ warnings (generated|treated)|^Suppressed|^Use -header-filter' || true
-test "${PIPESTATUS[0]}" = 0
+if ! xargs -P "$(nproc)" -n 4 clang-tidy-14 --quiet -p build-clang <<<"$tidy" >build-clang/tidy.log 2>&1; then
+  grep -E -A3 '(error|warning):' build-clang/tidy.log >&2 || tail -20 build-clang/tidy.log >&2
+  exit 1
+fi
 
 step "build and test under AddressSanitizer and UndefinedBehaviorSanitizer"
 cmake --preset asan >/dev/null

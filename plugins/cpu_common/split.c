@@ -18,6 +18,7 @@ struct span {
 };
 
 #define MAX_SPANS 64u
+#define OP_SPANS 8u /* at most: four sources, two results, keys and values */
 
 struct planner {
     struct span spans[MAX_SPANS]; /* touched since the last barrier */
@@ -33,6 +34,15 @@ static struct span span_of(const struct atsi_tensor *t, uint32_t rows, bool writ
 {
     uintptr_t from = (uintptr_t)t->data;
     return (struct span){from, from + (size_t)rows * t->ne[0] * 4, written};
+}
+
+/* Keys or values of an attention, which it writes and reads. */
+static struct span cache_span(const struct atsi_kv *kv, bool keys)
+{
+    uintptr_t from = (uintptr_t)(keys ? kv->k : kv->v);
+    uint64_t row =
+        atsi_row_bytes(keys ? kv->type_k : kv->type_v, keys ? kv->head_dim_k : kv->head_dim_v);
+    return (struct span){from, from + (size_t)(row * kv->n_head_kv * kv->n_ctx), true};
 }
 
 static bool conflicts(const struct planner *p, struct span s)
@@ -52,7 +62,10 @@ static bool op_conflicts(const struct planner *p, const struct atsi_op *op)
     for (int i = 0; i < 2; i++)
         if (op->dst[i] != NULL && conflicts(p, span_of(op->dst[i], op->n_rows, true)))
             return true;
-    return p->n_spans + 6 > MAX_SPANS;
+    if (op->kind == ATSI_OP_ATTN &&
+        (conflicts(p, cache_span(op->kv, true)) || conflicts(p, cache_span(op->kv, false))))
+        return true;
+    return p->n_spans + OP_SPANS > MAX_SPANS;
 }
 
 static void remember(struct planner *p, const struct atsi_op *op)
@@ -67,6 +80,10 @@ static void remember(struct planner *p, const struct atsi_op *op)
             if (s.from < p->act_to && p->act_from < s.to)
                 p->act_from = p->act_to = 0;
         }
+    if (op->kind == ATSI_OP_ATTN) {
+        p->spans[p->n_spans++] = cache_span(op->kv, true);
+        p->spans[p->n_spans++] = cache_span(op->kv, false);
+    }
 }
 
 static void need(size_t *most, size_t bytes)

@@ -9,8 +9,8 @@ trap 'rm -rf "$dir"' EXIT
 block() { awk -v kind="$1" '$0 == "```" kind {on = 1; next} /^```/ {on = 0} on' "$doc"; }
 block c >"$dir/policy_host.c"
 command=$(block sh | grep '^cc ')
-export CPPFLAGS="-I$1/include"
-cc() { "$compiler" -Wall -Wextra -Wpedantic -Werror $CPPFLAGS "$@"; }
+include=$1/include
+cc() { "$compiler" -Wall -Wextra -Wpedantic -Werror -I "$include" "$@"; }
 compiler=$2
 cd "$dir"
 eval "$command"

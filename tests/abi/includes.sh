@@ -10,23 +10,19 @@ failed=0 n=0
 
 complain() { echo "$1: may not include $2"; failed=1; }
 
-# Folder that the quoted include $2 of file $1 leads to: "atsinfer", or a path from the root.
+# Sets folder to where the quoted include $2 of file $1 leads: "atsinfer", or a path from the root.
 leads_to() {
-  local beside
-  beside=$(realpath -m --relative-to=. "$(dirname "$1")/$2")
+  local beside=${1%/*}/$2
+  case $beside in *..*) beside=$(realpath -m --relative-to=. "$beside") ;; esac
   if [ -e "$beside" ]; then
-    case $beside in
-      include/atsinfer/*) echo atsinfer ;;
-      *) dirname "$beside" ;;
-    esac
-  elif [ -e "include/$2" ]; then
-    dirname "$2"
-  elif [ -e "$2" ]; then
-    dirname "$2"
+    folder=${beside%/*}
+    case $folder in include/atsinfer) folder=atsinfer ;; esac
+  elif [ -e "include/$2" ] || [ -e "$2" ]; then
+    folder=${2%/*}
   elif [ -e "plugins/cpu_common/$2" ]; then
-    echo plugins/cpu_common
+    folder=plugins/cpu_common
   else
-    echo "nowhere"
+    folder=nowhere
   fi
 }
 
@@ -34,8 +30,8 @@ allowed() { # file, folder
   case $2 in atsinfer) return 0 ;; esac
   case $1 in
     plugins/*)
-      local own
-      own=$(cut -d/ -f1-2 <<<"$1")
+      local own=${1#plugins/}
+      own=plugins/${own%%/*}
       case $2 in
         "$own" | "$own"/*) return 0 ;;
         plugins/cpu_common) case $own in plugins/cpu_*) return 0 ;; esac ;;
@@ -51,10 +47,11 @@ allowed() { # file, folder
 
 while IFS=: read -r file line; do
   n=$((n + 1))
-  name=$(sed -E 's/^[^"<]*["<]([^">]*)[">].*/\1/' <<<"$line")
+  name=${line#*[\"<]}
+  name=${name%%[\">]*}
   case $line in
     *'"'*)
-      folder=$(leads_to "$file" "$name")
+      leads_to "$file" "$name"
       allowed "$file" "$folder" || complain "$file" "\"$name\" ($folder)"
       ;;
     *)

@@ -138,7 +138,10 @@ static void check_gaps(struct ck *c, const struct gemm_case *g, const float *y, 
 
 static bool same_bits(float a, float b)
 {
-    return memcmp(&a, &b, sizeof a) == 0;
+    uint32_t x, y;
+    memcpy(&x, &a, sizeof x);
+    memcpy(&y, &b, sizeof y);
+    return x == y;
 }
 
 /* One token at a time, its rows cut in two at a random place: the same bits. */

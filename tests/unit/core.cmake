@@ -1,9 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # log, memory, configuration, plugin interface, registry (its fixtures: tests/plugins)
-foreach(name log memory conf conf_bad abi registry)
+foreach(name log memory conf conf_bad abi registry broken_backend)
   atsinfer_test(test_${name} test_${name}.c)
   target_link_libraries(test_${name} PRIVATE atsi_core)
 endforeach()
-foreach(name conf conf_bad registry)
+foreach(name conf conf_bad registry broken_backend)
   target_sources(test_${name} PRIVATE scratch.c)
 endforeach()
+add_dependencies(test_broken_backend fixture_failing_open fixture_lying_probe gguf cpu_ref)
+
+# A setuid program's trust in its environment.
+atsinfer_test(test_setuid test_setuid.c scratch.c)
+target_link_libraries(test_setuid PRIVATE atsi_core)
+add_dependencies(test_setuid fixture_good)
+
+# config and plugins as commands
+atsinfer_test(test_settings_cli test_settings_cli.c scratch.c)
+target_link_libraries(test_settings_cli PRIVATE PkgConfig::JANSSON)
+add_dependencies(test_settings_cli atsinfer_cli gguf cpu_ref fixture_good fixture_failing_open
+  fixture_wrong_major fixture_crash_entry)

@@ -41,8 +41,8 @@ static void layout(void **state)
             wrong++;
         }
     if (wrong > 0)
-        fail_msg("%zu pins of plugin interface %u.%u fail: bump ATSI_ABI_MINOR (plugin.h) and pin "
-                 "anew (tests/abi/pins.h)",
+        fail_msg("interface changed: raise ATSI_ABI_MINOR and pin anew (tests/abi/pins.h): %zu of "
+                 "%u.%u differ",
                  wrong, ATSI_ABI_MAJOR, ATSI_ABI_MINOR);
 }
 
@@ -97,6 +97,8 @@ static void good(void **state)
     make(&p);
     assert_int_equal(atsi_abi_check(&p.plugin, &err), ATSI_OK);
     p.plugin.params = NULL;
+    assert_int_equal(atsi_abi_check(&p.plugin, &err), ATSI_OK);
+    p.plugin.name = "a234567890123456789012345678901234567890"; /* 40 is the longest */
     assert_int_equal(atsi_abi_check(&p.plugin, &err), ATSI_OK);
     /* A newer peer has more members; what is known is where it was. */
     p.plugin.struct_size += 64;
@@ -177,8 +179,20 @@ static void spoil(struct parts *p, int how)
     case 22:
         p->param.type = ATSI_PARAM_CHOICE, p->param.choices = NULL;
         break;
-    default:
+    case 23:
         p->param.help = NULL;
+        break;
+    case 24:
+        p->plugin.version = NULL;
+        break;
+    case 25:
+        p->component.name = NULL;
+        break;
+    case 26:
+        p->param.key = NULL;
+        break;
+    default:
+        p->param.type = ATSI_PARAM_CHOICE, p->param.choices = "";
         break;
     }
 }
@@ -213,6 +227,10 @@ static void refusals(void **state)
         {ATSI_EINVAL, "parameter level does not describe itself"},
         {ATSI_EINVAL, "parameter level names no choices"},
         {ATSI_EINVAL, "parameter level does not describe itself"},
+        {ATSI_EINVAL, "version"},
+        {ATSI_EINVAL, "component without a proper name or table"},
+        {ATSI_EINVAL, "parameter ? does not describe itself"},
+        {ATSI_EINVAL, "parameter level names no choices"},
     };
     (void)state;
     for (int i = 0; i < (int)(sizeof cases / sizeof cases[0]); i++) {
@@ -228,36 +246,72 @@ static void refusals(void **state)
     }
 }
 
-/* Every required operation of the largest table is asked for by name. */
+/* ---------------------------------------------------------------- tables of functions */
+enum { MAX_OPS = 17 };
+
+static const struct table {
+    uint32_t kind, n_optional; /* optional ones come last */
+    size_t size;
+    const char *names[MAX_OPS];
+} tables[] = {
+    {ATSI_KIND_BACKEND,
+     0,
+     sizeof(struct atsi_backend_ops),
+     {"probe", "open", "close", "props", "supports", "buf_alloc", "buf_free", "buf_ptr",
+      "queue_open", "queue_close", "event_open", "event_close", "run", "event_wait", "event_query",
+      "event_time"}},
+    {ATSI_KIND_TRANSFER,
+     0,
+     sizeof(struct atsi_transfer_ops),
+     {"open", "close", "channels", "copyv"}},
+    {ATSI_KIND_POLICY, 2, sizeof(struct atsi_policy_ops), {"scratch_bytes", "place"}},
+    {ATSI_KIND_LOADER,
+     0,
+     sizeof(struct atsi_loader_ops),
+     {"probe", "open", "close", "info", "meta_at", "meta_find", "graph"}},
+};
+
+/* Any table: its size, then functions.  Only compared with NULL. */
+struct ops_image {
+    uint32_t struct_size;
+    void (*fn[MAX_OPS])(void);
+};
+
+static void never_called(void)
+{
+    fail();
+}
+
+/* The check's answer to a table that lacks function number `missing`. */
+static int check_table(const struct table *t, size_t missing, struct atsi_err *err)
+{
+    struct ops_image ops = {.struct_size = (uint32_t)t->size};
+    struct parts p;
+    make(&p);
+    for (size_t i = 0; t->names[i] != NULL; i++)
+        ops.fn[i] = i != missing ? never_called : NULL;
+    p.component.kind = t->kind;
+    p.component.ops = &ops;
+    return atsi_abi_check(&p.plugin, err);
+}
+
+/* Every required function is asked for by name; the optional ones are missing throughout. */
 static void required_operations(void **state)
 {
-    static const char *const names[] = {"probe",      "open",        "close",       "props",
-                                        "supports",   "buf_alloc",   "buf_free",    "buf_ptr",
-                                        "queue_open", "queue_close", "event_open",  "event_close",
-                                        "run",        "event_wait",  "event_query", "event_time"};
-    const size_t first = offsetof(struct atsi_backend_ops, probe),
-                 n = sizeof names / sizeof names[0];
-    void (*some)(void) = (void (*)(void))scratch_bytes; /* only compared with NULL */
     (void)state;
-    assert_int_equal(first + n * sizeof some, sizeof(struct atsi_backend_ops));
-    for (size_t missing = 0; missing <= n; missing++) {
-        struct atsi_err err = ATSI_ERR_INIT;
-        struct atsi_backend_ops ops = {.struct_size = sizeof ops};
-        struct parts p;
-        make(&p);
-        for (size_t i = 0; i < n; i++)
-            if (i != missing)
-                memcpy((char *)&ops + first + i * sizeof some, &some, sizeof some);
-        p.component.kind = ATSI_KIND_BACKEND;
-        p.component.ops = &ops;
-        if (missing == n) {
-            assert_int_equal(atsi_abi_check(&p.plugin, &err), ATSI_OK);
-        } else {
+    for (size_t k = 0; k < sizeof tables / sizeof tables[0]; k++) {
+        const struct table *t = &tables[k];
+        size_t n = 0;
+        for (; t->names[n] != NULL; n++) {
+            struct atsi_err err = ATSI_ERR_INIT;
             char words[64];
-            assert_int_equal(atsi_abi_check(&p.plugin, &err), ATSI_EINVAL);
-            (void)snprintf(words, sizeof words, "required operation %s", names[missing]);
+            assert_int_equal(check_table(t, n, &err), ATSI_EINVAL);
+            (void)snprintf(words, sizeof words, "required operation %s", t->names[n]);
             assert_non_null(strstr(err.msg, words));
         }
+        assert_int_equal(check_table(t, n, NULL), ATSI_OK);
+        assert_int_equal(offsetof(struct ops_image, fn) + (n + t->n_optional) * sizeof(void *),
+                         t->size);
     }
 }
 

@@ -100,22 +100,29 @@ static void home(void **state)
     atsi_conf_close(c);
 }
 
-/* A folder of a stranger must not choose what code runs. */
+/* A folder of a stranger must not choose what code runs, nor hide what the user chose. */
 static void found_plugin_path(void **state)
 {
+    char user[256];
     struct atsi_conf *c;
     (void)state;
     scratch_write("atsinfer.ini", "[plugins]\npath = /evil\n");
     c = open_conf(NULL, NULL);
-    assert_true(atsi_conf_plugin_path_untrusted(c));
+    expect(c, "plugins.path", "", "built-in");
+    assert_string_equal(atsi_conf_ignored_plugin_path(c), "./atsinfer.ini:2");
     atsi_conf_close(c);
-    c = open_conf("atsinfer.ini", NULL);
-    assert_false(atsi_conf_plugin_path_untrusted(c));
+    (void)snprintf(user, sizeof user, "%s:2", scratch_path("config/atsinfer/atsinfer.ini"));
+    scratch_write("config/atsinfer/atsinfer.ini", "[plugins]\npath = /users\n");
+    c = open_conf(NULL, NULL);
+    expect(c, "plugins.path", "/users", user);
+    assert_non_null(atsi_conf_ignored_plugin_path(c));
+    atsi_conf_close(c);
+    c = open_conf("atsinfer.ini", NULL); /* named: the user wants it */
     expect(c, "plugins.path", "/evil", "atsinfer.ini:2");
+    assert_null(atsi_conf_ignored_plugin_path(c));
     atsi_conf_close(c);
     assert_int_equal(setenv("ATSINFER_PLUGINS_PATH", "/mine", 1), 0);
     c = open_conf(NULL, NULL);
-    assert_false(atsi_conf_plugin_path_untrusted(c));
     expect(c, "plugins.path", "/mine", "environment ATSINFER_PLUGINS_PATH");
     atsi_conf_close(c);
 }
@@ -356,6 +363,33 @@ static void undeclared_plugin_key(void **state)
     atsi_conf_close(c);
 }
 
+/* A near miss is an error; what may belong to an absent plugin is a warning. */
+static void undeclared_plugin_variable(void **state)
+{
+    static const struct atsi_param *const params[] = {&p_level, NULL};
+    struct atsi_err err = ATSI_ERR_INIT;
+    struct warnings w = {0};
+    struct atsi_log *log = NULL;
+    struct atsi_conf *c;
+    (void)state;
+    assert_int_equal(atsi_log_open(take_warning, &w, ATSI_LOG_WARN, &log), ATSI_OK);
+    assert_int_equal(setenv("ATSINFER_PLUGIN_MINE_TOO_VERBOSITY", "7", 1), 0);
+    c = open_conf(NULL, NULL);
+    assert_int_equal(atsi_conf_declare(c, "mine", params, &err), ATSI_OK);
+    assert_int_equal(atsi_conf_check_plugins(c, log, &err), ATSI_OK);
+    assert_int_equal(w.n, 1);
+    assert_non_null(strstr(w.last, "ATSINFER_PLUGIN_MINE_TOO_VERBOSITY"));
+    atsi_conf_close(c);
+    assert_int_equal(setenv("ATSINFER_PLUGIN_MINE_LEVLE", "7", 1), 0);
+    c = open_conf(NULL, NULL);
+    assert_int_equal(atsi_conf_declare(c, "mine", params, &err), ATSI_OK);
+    assert_int_equal(atsi_conf_check_plugins(c, log, &err), ATSI_ECONF);
+    assert_string_equal(err.msg, "environment ATSINFER_PLUGIN_MINE_LEVLE: no such setting; did you "
+                                 "mean ATSINFER_PLUGIN_MINE_LEVEL");
+    atsi_conf_close(c);
+    atsi_log_close(log);
+}
+
 static void bad_plugin_value(void **state)
 {
     static const struct atsi_param *const params[] = {&p_level, NULL};
@@ -492,6 +526,7 @@ int main(void)
         TEST(plugin_settings),
         TEST(refused_declaration),
         TEST(undeclared_plugin_key),
+        TEST(undeclared_plugin_variable),
         TEST(bad_plugin_value),
         TEST(shipped_ini),
         TEST(shipped_ini_uncommented),

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `atsinfer kernels --check`: every operation of a backend on small tensors, against the reference
+ * backend.  tests/checkkern is the thorough check of every kernel, with bounds per element; this
+ * one is for users, on their machine, through the same interface that models use.
+ */
+#include "cli/kernels_op.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_TENSORS 8
+#define HEADS 6u
+#define KV_HEADS 2u
+#define USED 3u
+#define EXPERTS 5u
+#define CELLS 40u
+
+/* One operation with its tensors. */
+struct probe {
+    struct atsi_op op;
+    struct atsi_tensor t[MAX_TENSORS];
+    uint32_t n;
+    struct atsi_kv kv;
+    uint64_t random;
+    bool out_of_memory;
+};
+
+static const struct atsi_tensor *tensor(struct probe *p, uint32_t type, uint64_t ne0, uint64_t ne1,
+                                        uint64_t ne2)
+{
+    struct atsi_tensor *t = &p->t[p->n++];
+    uint64_t bytes = atsi_row_bytes(type, ne0) * ne1 * ne2;
+    *t = (struct atsi_tensor){.struct_size = sizeof *t,
+                              .type = type,
+                              .n_dims = ne2 > 1 ? 3 : (ne1 > 1 ? 2 : 1),
+                              .ne = {ne0, ne1, ne2, 1},
+                              .row_bytes = atsi_row_bytes(type, ne0),
+                              .data = aligned_alloc(64, ((size_t)bytes + 63) / 64 * 64),
+                              .name = "kernels"};
+    if (t->data == NULL)
+        p->out_of_memory = true;
+    else if (type == ATSI_TYPE_I32)
+        memset(t->data, 0, (size_t)bytes);
+    else
+        kernels_fill(type, t->data, (size_t)(ne0 * ne1 * ne2), &p->random);
+    return t;
+}
+
+/* Ids or positions: value i * step % modulus + first. */
+static const struct atsi_tensor *integers(struct probe *p, uint64_t ne0, uint64_t ne1, int32_t step,
+                                          int32_t modulus, int32_t first)
+{
+    const struct atsi_tensor *t = tensor(p, ATSI_TYPE_I32, ne0, ne1, 1);
+    int32_t *x = t->data;
+    for (uint64_t i = 0; x != NULL && i < ne0 * ne1; i++)
+        x[i] = (int32_t)((int64_t)i * step % modulus) + first;
+    return t;
+}
+
+static void close_probe(struct probe *p)
+{
+    for (uint32_t i = 0; i < p->n; i++)
+        free(p->t[i].data);
+}
+
+/* ---------------------------------------------------------------- the operations */
+static void build_matmul(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    uint32_t out = 16 * rows % 67 + 13;
+    p->op.src[0] = tensor(p, ATSI_TYPE_F32, k, rows, 1);
+    p->op.weight[0] = tensor(p, type, k, out, 1);
+    p->op.weight[1] = tensor(p, ATSI_TYPE_F32, out, 1, 1);
+    p->op.dst[0] = tensor(p, ATSI_TYPE_F32, out, rows, 1);
+}
+
+static void build_exact(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    build_matmul(p, type, k, rows);
+    p->op.flags = ATSI_OP_EXACT;
+}
+
+static void build_experts(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    p->op.p.moe.n_used = USED;
+    p->op.src[0] = tensor(p, ATSI_TYPE_F32, k, rows, 1);
+    p->op.src[1] = integers(p, USED, rows, 7, EXPERTS, 0);
+    p->op.weight[0] = tensor(p, type, k, 33, EXPERTS);
+    p->op.dst[0] = tensor(p, ATSI_TYPE_F32, (uint64_t)USED * 33, rows, 1);
+}
+
+static void build_embed(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    p->op.src[0] = integers(p, 1, rows, 5, 17, 0);
+    p->op.weight[0] = tensor(p, type, k, 17, 1);
+    p->op.dst[0] = tensor(p, ATSI_TYPE_F32, k, rows, 1);
+}
+
+static void build_norm(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    p->op.p.norm.eps = 1e-5F;
+    p->op.src[0] = tensor(p, type, k + 1, rows, 1);
+    p->op.weight[0] = tensor(p, type, k + 1, 1, 1);
+    p->op.dst[0] = tensor(p, type, k + 1, rows, 1);
+}
+
+static void build_rope(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    p->op.p.rope.n_head = HEADS;
+    p->op.p.rope.head_dim = k / 4;
+    p->op.p.rope.n_rot = k / 4 - 6;
+    p->op.p.rope.mode = rows % 2 == 0 ? ATSI_ROPE_PAIRS : ATSI_ROPE_HALVES;
+    p->op.src[0] = tensor(p, type, (uint64_t)HEADS * (k / 4), rows, 1);
+    p->op.src[1] = tensor(p, type, k / 4 - 6, rows, 1);
+    p->op.dst[0] = tensor(p, type, (uint64_t)HEADS * (k / 4), rows, 1);
+}
+
+static void build_rope_table(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    p->op.p.rope.magnitude = 1;
+    p->op.src[0] = integers(p, 1, rows, 100003, 1000000, 0);
+    p->op.weight[0] = tensor(p, type, k / 8, 1, 1);
+    p->op.dst[0] = tensor(p, type, k / 4, rows, 1);
+}
+
+static void build_attn(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    uint32_t dim = k / 4, cache = rows % 2 == 0 ? ATSI_TYPE_F32 : ATSI_TYPE_F16;
+    const struct atsi_tensor *keys, *values;
+    p->op.p.attn.n_head = HEADS;
+    p->op.p.attn.n_head_kv = KV_HEADS;
+    p->op.p.attn.head_dim_k = p->op.p.attn.head_dim_v = dim;
+    p->op.p.attn.n_kv = CELLS;
+    p->op.p.attn.scale = 1 / sqrtf((float)dim);
+    p->op.src[0] = tensor(p, type, (uint64_t)HEADS * dim, rows, 1);
+    p->op.src[1] = tensor(p, type, (uint64_t)KV_HEADS * dim, rows, 1);
+    p->op.src[2] = tensor(p, type, (uint64_t)KV_HEADS * dim, rows, 1);
+    p->op.src[3] = integers(p, 1, rows, 1, (int32_t)CELLS, (int32_t)(CELLS - rows));
+    p->op.dst[0] = tensor(p, type, (uint64_t)HEADS * dim, rows, 1);
+    keys = tensor(p, cache, dim, (uint64_t)KV_HEADS * CELLS, 1);
+    values = tensor(p, cache, dim, (uint64_t)KV_HEADS * CELLS, 1);
+    p->kv = (struct atsi_kv){sizeof p->kv, cache, cache,      KV_HEADS,    dim,
+                             dim,          CELLS, keys->data, values->data};
+    p->op.kv = &p->kv;
+}
+
+static void build_pair(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    p->op.src[0] = tensor(p, type, k + 5, rows, 1);
+    p->op.src[1] = tensor(p, type, k + 5, rows, 1);
+    p->op.dst[0] = tensor(p, type, k + 5, rows, 1);
+}
+
+static void build_topk(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    p->op.p.moe.n_used = USED;
+    p->op.src[0] = tensor(p, type, k / 2 + 3, rows, 1);
+    p->op.dst[0] = tensor(p, ATSI_TYPE_I32, USED, rows, 1);
+    p->op.dst[1] = tensor(p, type, USED, rows, 1);
+}
+
+static void build_moe_sum(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    p->op.p.moe.n_used = USED;
+    p->op.src[0] = tensor(p, type, (uint64_t)USED * (k + 3), rows, 1);
+    p->op.src[1] = tensor(p, type, USED, rows, 1);
+    p->op.dst[0] = tensor(p, type, k + 3, rows, 1);
+}
+
+/* limit: largest difference allowed, in units of the result's rms.  Products differ by the order of
+ * their f32 additions, the others by single roundings; copies of numbers must be equal. */
+static const struct check {
+    const char *op;
+    uint32_t kind;
+    bool typed; /* for each weight type */
+    double limit;
+    void (*build)(struct probe *p, uint32_t type, uint32_t k, uint32_t rows);
+} checks[] = {
+    {"matmul", ATSI_OP_MATMUL, true, 1e-4, build_matmul},
+    {"matmul_exact", ATSI_OP_MATMUL, true, 1e-4, build_exact},
+    {"matmul_id", ATSI_OP_MATMUL_ID, true, 1e-4, build_experts},
+    {"embed", ATSI_OP_EMBED, true, 0, build_embed},
+    {"rms_norm", ATSI_OP_RMS_NORM, false, 1e-5, build_norm},
+    {"rope_table", ATSI_OP_ROPE_TABLE, false, 1e-5, build_rope_table},
+    {"rope", ATSI_OP_ROPE, false, 1e-5, build_rope},
+    {"attn", ATSI_OP_ATTN, false, 1e-4, build_attn},
+    {"swiglu", ATSI_OP_SWIGLU, false, 1e-5, build_pair},
+    {"add", ATSI_OP_ADD, false, 0, build_pair},
+    {"topk", ATSI_OP_TOPK, false, 1e-5, build_topk},
+    {"moe_sum", ATSI_OP_MOE_SUM, false, 1e-5, build_moe_sum},
+};
+#define N_CHECKS (sizeof checks / sizeof checks[0])
+
+/* ---------------------------------------------------------------- comparing */
+/* Largest difference over the rms of the reference; infinite when a number is missing or NaN. */
+static double difference(const struct atsi_tensor *got, const void *want)
+{
+    size_t n = (size_t)(got->ne[0] * got->ne[1]);
+    double worst = 0, sq = 0;
+    if (got->type == ATSI_TYPE_I32)
+        return memcmp(got->data, want, n * 4) == 0 ? 0 : (double)INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        double a = (double)((const float *)got->data)[i], b = (double)((const float *)want)[i];
+        if (!(fabs(a - b) <= worst))
+            worst = isnan(a - b) ? (double)INFINITY : fabs(a - b);
+        sq += b * b;
+    }
+    return worst > 0 ? worst / sqrt(sq / (double)n + 1e-30) : 0;
+}
+
+static int run_probe(struct kernels_backend *b, const struct probe *p, struct atsi_err *err)
+{
+    const struct atsi_op *op = &p->op;
+    struct atsi_split split = {.struct_size = sizeof split, .n_ops = 1, .ops = &op};
+    for (int i = 0; i < 2; i++)
+        if (op->dst[i] != NULL) /* NaN: what is not written shows */
+            memset(op->dst[i]->data, 0xff, (size_t)(op->dst[i]->row_bytes * op->dst[i]->ne[1]));
+    return b->ops->run(b->queue, &split, err);
+}
+
+/* The op on both backends. */
+static int compare(struct kernels_backend *b, struct kernels_backend *ref, const struct probe *p,
+                   double *worst, struct atsi_err *err)
+{
+    void *want[2] = {NULL, NULL};
+    int rc = run_probe(ref, p, err);
+    for (int i = 0; i < 2 && rc == ATSI_OK; i++) {
+        const struct atsi_tensor *dst = p->op.dst[i];
+        if (dst == NULL)
+            continue;
+        want[i] = malloc((size_t)(dst->row_bytes * dst->ne[1]));
+        if (want[i] == NULL)
+            rc = atsi_fail(err, ATSI_ENOMEM, "out of memory");
+        else
+            memcpy(want[i], dst->data, (size_t)(dst->row_bytes * dst->ne[1]));
+    }
+    if (rc == ATSI_OK)
+        rc = run_probe(b, p, err);
+    for (int i = 0; i < 2; i++) {
+        if (rc == ATSI_OK && want[i] != NULL)
+            *worst = fmax(*worst, difference(p->op.dst[i], want[i]));
+        free(want[i]);
+    }
+    return rc;
+}
+
+/* All shapes of one operation; 1 in *n_out for each that was compared. */
+static int check_one(struct kernels_backend *b, struct kernels_backend *ref, const struct check *c,
+                     uint32_t type, uint64_t seed, double *worst, uint32_t *n_out)
+{
+    static const uint32_t ks[] = {256, 512, 768, 2304}, rows[] = {1, 2, 3, 16, 37};
+    struct atsi_err err = ATSI_ERR_INIT;
+    for (size_t i = 0; i < sizeof ks / sizeof ks[0]; i++)
+        for (size_t j = 0; j < sizeof rows / sizeof rows[0]; j++) {
+            struct probe p = {.op = {.struct_size = sizeof p.op, .kind = c->kind}, .random = seed};
+            int rc;
+            p.op.n_rows = rows[j];
+            c->build(&p, type, ks[i], rows[j]);
+            if (p.out_of_memory)
+                rc = atsi_fail(&err, ATSI_ENOMEM, "out of memory");
+            else if (b->ops->supports(b->be, &p.op) != 1)
+                rc = ATSI_OK; /* the core gives such work to another backend */
+            else
+                rc = compare(b, ref, &p, worst, &err);
+            *n_out += rc == ATSI_OK && b->ops->supports(b->be, &p.op) == 1 ? 1 : 0;
+            close_probe(&p);
+            if (rc != ATSI_OK)
+                return cli_fail_status(rc, &err);
+        }
+    return CLI_OK;
+}
+
+static bool print_result(const struct kernels_backend *b, const struct check *c, uint32_t type,
+                         double worst, uint32_t n)
+{
+    const char *name = c->typed ? atsi_type_info(type)->name : "";
+    bool good = worst <= c->limit;
+    if (n == 0)
+        (void)printf("%-12s %-13s %-7s not supported\n", b->name, c->op, name);
+    else
+        (void)printf(
+            "%-12s %-13s %-7s %3u shapes, largest difference %.1e of rms (limit %.0e)  %s\n",
+            b->name, c->op, name, n, worst, c->limit, good ? "ok" : "WRONG");
+    (void)fflush(stdout);
+    return good;
+}
+
+bool kernels_check_known(const char *op)
+{
+    for (size_t i = 0; i < N_CHECKS; i++)
+        if (strcmp(op, checks[i].op) == 0)
+            return true;
+    return false;
+}
+
+int kernels_check(struct kernels_backend *b, struct kernels_backend *ref,
+                  const struct kernels_wanted *wanted, bool *wrong)
+{
+    for (size_t i = 0; i < N_CHECKS; i++) {
+        const struct check *c = &checks[i];
+        if (wanted->op != NULL && strcmp(wanted->op, c->op) != 0)
+            continue;
+        for (uint32_t type = 0; type < ATSI_TYPE_COUNT; type++) {
+            double worst = 0;
+            uint32_t n = 0;
+            int code;
+            if (c->typed ? !wanted->type[type] : type != ATSI_TYPE_F32 || wanted->typed_only)
+                continue;
+            if (cli_interrupted != 0)
+                return CLI_INTERRUPTED;
+            code = check_one(b, ref, c, type, wanted->seed, &worst, &n);
+            if (code != CLI_OK)
+                return code;
+            if (!print_result(b, c, type, worst, n))
+                *wrong = true;
+        }
+    }
+    return CLI_OK;
+}
