@@ -235,6 +235,7 @@ static void refusals(void **state)
     (void)state;
     for (int i = 0; i < (int)(sizeof cases / sizeof cases[0]); i++) {
         struct atsi_err err = ATSI_ERR_INIT;
+        char version[32];
         struct parts p;
         int rc;
         make(&p);
@@ -243,6 +244,11 @@ static void refusals(void **state)
         if (rc != cases[i].status || strstr(err.msg, cases[i].words) == NULL)
             fail_msg("case %d: status %d \"%s\", expected %d \"%s\"", i, rc, err.msg,
                      cases[i].status, cases[i].words);
+        /* Whatever is wrong, the reader learns which interface this core speaks. */
+        (void)snprintf(version, sizeof version, "%u.%u", ATSI_ABI_MAJOR, ATSI_ABI_MINOR);
+        if (strstr(err.msg, "this core speaks") == NULL ||
+            strstr(strstr(err.msg, "this core speaks"), version) == NULL)
+            fail_msg("case %d: \"%s\" does not say that this core speaks %s", i, err.msg, version);
     }
 }
 
