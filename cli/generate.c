@@ -29,6 +29,9 @@ int32_t cli_argmax(const float *logits, uint32_t n)
     return (int32_t)best;
 }
 
+/* No prompt is longer; /dev/zero is. */
+#define MAX_TEXT ((size_t)1 << 28)
+
 /* Reads to the end of `f`, growing as needed. */
 static int read_all(FILE *f, const char *path, char **text_out, size_t *len_out)
 {
@@ -38,7 +41,13 @@ static int read_all(FILE *f, const char *path, char **text_out, size_t *len_out)
         len += fread(text + len, 1, cap - len - 1, f);
         if (len + 1 < cap)
             break;
-        grown = cap > SIZE_MAX / 2 ? NULL : realloc(text, cap * 2);
+        if (cap >= MAX_TEXT || cli_interrupted != 0) {
+            free(text);
+            return cli_interrupted != 0
+                       ? CLI_INTERRUPTED
+                       : cli_fail(CLI_USAGE, "%s: more than %zu MiB of text", path, MAX_TEXT >> 20);
+        }
+        grown = realloc(text, cap * 2);
         if (grown == NULL) {
             free(text);
             text = NULL;
@@ -49,8 +58,10 @@ static int read_all(FILE *f, const char *path, char **text_out, size_t *len_out)
     }
     if (text == NULL)
         return cli_fail(CLI_RUN_ERROR, "%s: out of memory", path);
-    if (ferror(f) != 0) {
+    if (ferror(f) != 0 || cli_interrupted != 0) {
         free(text);
+        if (cli_interrupted != 0)
+            return CLI_INTERRUPTED;
         return cli_fail(CLI_RUN_ERROR, "%s: %s", path, strerror(errno));
     }
     text[len] = '\0';
