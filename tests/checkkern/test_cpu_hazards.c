@@ -255,17 +255,25 @@ static struct atsi_tensor *result(struct sequence *s, uint32_t i, uint32_t width
     }
 }
 
+/* Half of the products read what the product before read, in rows of their own length: they may
+ * share its rounding, but a single row is rounded elsewhere than several. */
+static void share_source(struct sequence *s, uint32_t i, struct atsi_tensor *x)
+{
+    const struct atsi_tensor *last = s->last_x;
+    uint64_t n = last != NULL ? last->ne[0] * last->ne[1] : 0;
+    if (n > 0 && n % x->ne[0] == 0 && n / x->ne[0] <= MAX_T && below(2) == 0) {
+        x->data = last->data;
+        x->ne[1] = s->op[i].n_rows = (uint32_t)(n / x->ne[0]);
+    }
+    s->last_x = x;
+}
+
 static void draw_product(struct sequence *s, uint32_t i)
 {
     struct atsi_op *op = &s->op[i];
     const struct atsi_tensor *w = &weights.plain[below(6)];
     struct atsi_tensor *x = source(s, i, (uint32_t)w->ne[0]);
-    if (s->last_x != NULL && s->last_x->ne[0] == w->ne[0] && below(2) == 0) {
-        x->data = s->last_x->data;
-        op->n_rows = (uint32_t)s->last_x->ne[1];
-        x->ne[1] = op->n_rows;
-    }
-    s->last_x = x;
+    share_source(s, i, x);
     op->weight[0] = w;
     op->weight[1] = w->ne[1] == 256 && below(2) == 0 ? &weights.bias : NULL;
     op->flags = below(6) == 0 ? ATSI_OP_EXACT : 0;
@@ -277,10 +285,12 @@ static void draw_experts(struct sequence *s, uint32_t i)
 {
     struct atsi_op *op = &s->op[i];
     const struct atsi_tensor *w = &weights.experts[below(3)];
+    struct atsi_tensor *x = source(s, i, (uint32_t)w->ne[0] * (below(2) == 0 ? K_USED : 1));
+    share_source(s, i, x);
     op->weight[0] = w;
     op->flags = below(6) == 0 ? ATSI_OP_EXACT : 0;
     op->p.moe.n_used = K_USED;
-    op->src[0] = source(s, i, (uint32_t)w->ne[0] * (below(2) == 0 ? K_USED : 1));
+    op->src[0] = x;
     op->src[1] = view(s, i, ATSI_TYPE_I32, K_USED, world.ids[below(N_IDS)]);
     op->dst[0] = result(s, i, (uint32_t)w->ne[1] * K_USED);
 }
@@ -460,7 +470,7 @@ static void splits_equal_their_operations_one_by_one(void **state)
     (void)state;
     weights_open();
     device_open(&d);
-    for (uint64_t seed = 1; seed <= 60; seed++) {
+    for (uint64_t seed = 1; seed <= 80; seed++) {
         random_state = seed * UINT64_C(0x9e3779b97f4a7c15);
         world_start();
         draw_sequence(&s);
