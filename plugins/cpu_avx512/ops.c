@@ -6,6 +6,8 @@
 #include "kernels.h"
 #include "simd.h"
 
+#include <math.h>
+
 /* The square sum is kept in double: 2 x 8 lanes, then one fixed order. */
 static double square_sum(const float *x, uint32_t n)
 {
@@ -22,9 +24,9 @@ static double square_sum(const float *x, uint32_t n)
 
 void rms_norm_avx512(const float *x, const float *w, float *y, uint32_t n, float eps)
 {
-    const float mean = n > 0 ? (float)(square_sum(x, n) / n) : 0.0f;
-    const __m512 scale =
-        _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_sqrt_ps(_mm512_set1_ps(mean + eps)));
+    /* In double: the mean of squares leaves f32 long before its root does. */
+    const double mean = n > 0 ? square_sum(x, n) / n : 0.0;
+    const __m512 scale = _mm512_set1_ps((float)(1.0 / sqrt(mean + (double)eps)));
     for (uint32_t i = 0; i < n; i += 16) {
         const __mmask16 m = mask_left(n - i);
         __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i), scale);
