@@ -61,6 +61,16 @@ static const float *source(const struct vectors *v, const struct op_case *o)
     return o->in_place ? v->out : v->x;
 }
 
+/* Stretches the first operand, element i by first + i % 257 * step. */
+static void scale_operand(struct vectors *v, const struct op_case *o, float first, float step)
+{
+    for (uint32_t i = 0; i < o->n; i++) {
+        ((float *)(void *)v->a.data)[i] *= first + (float)(i % 257) * step;
+        v->out[i] = o->in_place ? v->x[i] : v->out[i];
+    }
+    ck_mem_seal(&v->a);
+}
+
 /* fn over all lengths, kinds of data, in place and not. */
 static void over_lengths(struct ck *c, const struct cpu_kernels *k, const char *name,
                          void (*fn)(struct ck *c, const void *arg), bool in_place_too)
@@ -87,6 +97,8 @@ static void rms_norm_case(struct ck *c, const void *arg)
     struct vectors v = vectors_open(c, o, o->n, o->n, o->n);
     float e = eps[o->n % 3];
     double sum = 0, scale;
+    if (o->data == CK_EXTREME) /* squares beyond the range of f32 */
+        scale_operand(&v, o, 1e25F, 0);
     for (uint32_t i = 0; i < o->n; i++)
         sum += (double)v.x[i] * (double)v.x[i];
     scale = 1 / sqrt(sum / (o->n > 0 ? o->n : 1) + (double)e);
@@ -174,12 +186,10 @@ static void swiglu_case(struct ck *c, const void *arg)
 {
     const struct op_case *o = arg;
     struct vectors v = vectors_open(c, o, o->n, o->n, o->n);
-    float stretch = o->data == CK_RANDOM ? 20.0F : 1.0F;
-    for (uint32_t i = 0; i < o->n; i++) {
-        ((float *)(void *)v.a.data)[i] *= stretch;
-        v.out[i] = o->in_place ? v.x[i] : v.out[i];
-    }
-    ck_mem_seal(&v.a);
+    if (o->data == CK_RANDOM)
+        scale_operand(&v, o, 20.0F, 0);
+    else if (o->data == CK_EXTREME) /* 80 to 112 of either sign: where exp leaves f32 */
+        scale_operand(&v, o, 80.0F, 0.125F);
     o->k->swiglu(source(&v, o), v.z, v.out, o->n);
     for (uint32_t i = 0; i < o->n; i++) {
         double up = (double)v.z[i], want = silu((double)v.x[i]) * up;

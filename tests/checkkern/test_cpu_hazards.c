@@ -444,6 +444,8 @@ static void compare(struct device *d, const struct sequence *s, uint64_t seed)
 {
     uint32_t many = 2 + below(MAX_WORKERS - 1);
     uint64_t turns = random_state;
+    const unsigned char *got = (const unsigned char *)&world;
+    const unsigned char *want = (const unsigned char *)&expected; /* bits, NaN included */
     for (uint32_t n = 1; n <= N_OPS; n++) {
         n_workers = 1;
         memcpy(&world, &initial, sizeof world);
@@ -454,7 +456,7 @@ static void compare(struct device *d, const struct sequence *s, uint64_t seed)
         random_state = turns;
         memcpy(&world, &initial, sizeof world);
         run_ops(d, s->list, n);
-        if (memcmp(&world, &expected, sizeof world) != 0)
+        if (memcmp(got, want, sizeof world) != 0)
             fail_msg("seed %llu, %u workers: operation %u (kind %u, %u rows) of a split differs "
                      "from the operations one by one",
                      (unsigned long long)seed, n_workers, n - 1, s->op[n - 1].kind,

@@ -320,7 +320,8 @@ static void attn(struct trial *t, uint32_t type)
     size_t key_bytes = (size_t)(keys->row_bytes * hkv * CTX);
     size_t value_bytes = (size_t)(values->row_bytes * hkv * CTX);
     unsigned char *key_copy = malloc(key_bytes), *value_copy = malloc(value_bytes);
-    assert_true(key_copy != NULL && value_copy != NULL);
+    assert_non_null(key_copy);
+    assert_non_null(value_copy);
     memcpy(key_copy, keys->data, key_bytes);
     memcpy(value_copy, values->data, value_bytes);
     t->kv =
@@ -511,7 +512,11 @@ static void break_parameters(struct fixture *f, const struct trial *t)
         bad.p.moe.n_used = 0;
         refused(f, t, &bad, "no slots", 0);
     } else if (bad.kind == ATSI_OP_ROPE) {
-        bad.p.rope.n_rot++;
+        struct atsi_tensor table = *t->op.src[1]; /* agrees, and fits in the spare row */
+        table.ne[0]--;
+        table.row_bytes -= 4;
+        bad.src[1] = &table;
+        bad.p.rope.n_rot--;
         refused(f, t, &bad, "an odd rotation", 0);
         bad = t->op;
         bad.p.rope.mode = 2;
