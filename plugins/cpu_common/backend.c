@@ -89,8 +89,8 @@ static int cpu_backend_supports(const struct atsi_backend *be, const struct atsi
     return cpu_supports(&be->kernels, op);
 }
 
-/* Zeroed pages from the kernel: large buffers cost nothing until touched, and may get huge pages.
- */
+/* Zeroed pages from the kernel: large buffers cost nothing until touched.  No huge pages: the KV
+ * cache lies head by head, so its first few tokens would make nearly all of it resident. */
 static int cpu_buf_alloc(struct atsi_backend *be, enum atsi_mem mem, size_t bytes,
                          struct atsi_buf **out, struct atsi_err *err)
 {
@@ -110,8 +110,6 @@ static int cpu_buf_alloc(struct atsi_backend *be, enum atsi_mem mem, size_t byte
         free(buf);
         return atsi_fail(err, ATSI_ENOMEM, "%s: out of memory for %zu bytes", be->name, bytes);
     }
-    if (size >= CPU_HUGE_BYTES)
-        (void)madvise(buf->data, size, MADV_HUGEPAGE); /* a hint: fewer TLB misses if granted */
     *out = buf;
     return ATSI_OK;
 }

@@ -15,8 +15,6 @@
 #define CPU_ROW_STEP 16u
 /* Rows of activations that meet one expert at a time. */
 #define CPU_GATHER 64u
-/* Buffers from this size on ask for huge pages. */
-#define CPU_HUGE_BYTES ((size_t)2 << 20)
 #define CPU_NO_BAD_EXPERT INT64_MAX /* no 32-bit id */
 
 static inline size_t cpu_round_up(size_t n, size_t step)
