@@ -10,12 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_TENSORS 8
+#define MAX_TENSORS 9
 #define HEADS 6u
 #define KV_HEADS 2u
 #define USED 3u
 #define EXPERTS 5u
 #define CELLS 40u
+#define TAPS 4u
 
 /* One operation with its tensors. */
 struct probe {
@@ -23,6 +24,7 @@ struct probe {
     struct atsi_tensor t[MAX_TENSORS];
     uint32_t n;
     struct atsi_kv kv;
+    void *state_start; /* what the state holds before the op */
     uint64_t random;
     bool out_of_memory;
 };
@@ -59,10 +61,27 @@ static const struct atsi_tensor *integers(struct probe *p, uint64_t ne0, uint64_
     return t;
 }
 
+static size_t bytes_of(const struct atsi_tensor *t)
+{
+    return (size_t)(t->row_bytes * t->ne[1] * t->ne[2]);
+}
+
+static void state(struct probe *p, uint64_t ne0, uint64_t ne1, uint64_t ne2)
+{
+    const struct atsi_tensor *t = tensor(p, ATSI_TYPE_F32, ne0, ne1, ne2);
+    p->state_start = malloc(bytes_of(t));
+    if (p->state_start == NULL)
+        p->out_of_memory = true;
+    else if (t->data != NULL)
+        memcpy(p->state_start, t->data, bytes_of(t));
+    p->op.state = t;
+}
+
 static void close_probe(struct probe *p)
 {
     for (uint32_t i = 0; i < p->n; i++)
         free(p->t[i].data);
+    free(p->state_start);
 }
 
 /* ---------------------------------------------------------------- the operations */
@@ -105,6 +124,16 @@ static void build_norm(struct probe *p, uint32_t type, uint32_t k, uint32_t rows
     p->op.dst[0] = tensor(p, type, k + 1, rows, 1);
 }
 
+/* Parts of a row with other things between them. */
+static void build_norm_parts(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    p->op.p.norm.eps = 1e-6F;
+    p->op.p.norm.stride = k / 2;
+    p->op.src[0] = tensor(p, type, (uint64_t)HEADS * (k / 2), rows, 1);
+    p->op.weight[0] = tensor(p, type, k / 4, 1, 1);
+    p->op.dst[0] = tensor(p, type, (uint64_t)HEADS * (k / 4), rows, 1);
+}
+
 static void build_rope(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     p->op.p.rope.n_head = HEADS;
@@ -124,25 +153,45 @@ static void build_rope_table(struct probe *p, uint32_t type, uint32_t k, uint32_
     p->op.dst[0] = tensor(p, type, k / 4, rows, 1);
 }
 
-static void build_attn(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+/* The last `rows` of n_kv positions, over a cache of CELLS that holds random numbers. */
+static void attention(struct probe *p, uint32_t cache, uint32_t dim, uint32_t rows, uint32_t n_kv)
 {
-    uint32_t dim = k / 4, cache = rows % 2 == 0 ? ATSI_TYPE_F32 : ATSI_TYPE_F16;
     const struct atsi_tensor *keys, *values;
     p->op.p.attn.n_head = HEADS;
     p->op.p.attn.n_head_kv = KV_HEADS;
     p->op.p.attn.head_dim_k = p->op.p.attn.head_dim_v = dim;
-    p->op.p.attn.n_kv = CELLS;
+    p->op.p.attn.n_kv = n_kv;
     p->op.p.attn.scale = 1 / sqrtf((float)dim);
-    p->op.src[0] = tensor(p, type, (uint64_t)HEADS * dim, rows, 1);
-    p->op.src[1] = tensor(p, type, (uint64_t)KV_HEADS * dim, rows, 1);
-    p->op.src[2] = tensor(p, type, (uint64_t)KV_HEADS * dim, rows, 1);
-    p->op.src[3] = integers(p, 1, rows, 1, (int32_t)CELLS, (int32_t)(CELLS - rows));
-    p->op.dst[0] = tensor(p, type, (uint64_t)HEADS * dim, rows, 1);
+    p->op.src[0] = tensor(p, ATSI_TYPE_F32, (uint64_t)HEADS * dim, rows, 1);
+    p->op.src[1] = tensor(p, ATSI_TYPE_F32, (uint64_t)KV_HEADS * dim, rows, 1);
+    p->op.src[2] = tensor(p, ATSI_TYPE_F32, (uint64_t)KV_HEADS * dim, rows, 1);
+    p->op.src[3] = integers(p, 1, rows, 1, (int32_t)CELLS, (int32_t)(n_kv - rows));
+    p->op.dst[0] = tensor(p, ATSI_TYPE_F32, (uint64_t)HEADS * dim, rows, 1);
     keys = tensor(p, cache, dim, (uint64_t)KV_HEADS * CELLS, 1);
     values = tensor(p, cache, dim, (uint64_t)KV_HEADS * CELLS, 1);
     p->kv = (struct atsi_kv){sizeof p->kv, cache, cache,      KV_HEADS,    dim,
                              dim,          CELLS, keys->data, values->data};
     p->op.kv = &p->kv;
+}
+
+static void build_attn(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    (void)type;
+    attention(p, rows % 2 == 0 ? ATSI_TYPE_F32 : ATSI_TYPE_F16, k / 4, rows, CELLS);
+}
+
+static void build_attn_q8_0(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    (void)type;
+    attention(p, ATSI_TYPE_Q8_0, k / 4, rows, CELLS);
+}
+
+/* Sinks, and a window over a ring that begins anew inside it. */
+static void build_attn_window(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    attention(p, ATSI_TYPE_F16, k / 4, rows, 2 * CELLS + 7);
+    p->op.p.attn.window = CELLS + 1 - rows;
+    p->op.weight[0] = tensor(p, type, HEADS, 1, 1);
 }
 
 static void build_pair(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
@@ -152,9 +201,73 @@ static void build_pair(struct probe *p, uint32_t type, uint32_t k, uint32_t rows
     p->op.dst[0] = tensor(p, type, k + 5, rows, 1);
 }
 
+/* Gate and up one behind the other, for each of USED experts. */
+static void build_clamped(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    p->op.p.glu.kind = ATSI_GLU_CLAMPED;
+    p->op.p.glu.n_group = USED;
+    p->op.p.glu.alpha = 1.702F;
+    p->op.p.glu.limit = 0.7F;
+    p->op.src[0] = tensor(p, type, 2 * (uint64_t)USED * (k + 5), rows, 1);
+    p->op.dst[0] = tensor(p, type, (uint64_t)USED * (k + 5), rows, 1);
+}
+
+static void build_gate(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    p->op.p.gate.scalar = rows % 2;
+    p->op.p.gate.run = k / 4;
+    p->op.p.gate.stride = k / 2;
+    p->op.p.gate.offset = k / 4;
+    p->op.src[0] = tensor(p, type, (uint64_t)HEADS * (k / 4), rows, 1);
+    p->op.src[1] = tensor(p, type, (uint64_t)HEADS * (k / 2), rows, 1);
+    p->op.dst[0] = tensor(p, type, (uint64_t)HEADS * (k / 4), rows, 1);
+}
+
+static void build_regroup(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    p->op.p.regroup.n_group = HEADS;
+    p->op.p.regroup.stride = k;
+    p->op.p.regroup.n_seg = 2;
+    p->op.p.regroup.offset[0] = k / 2;
+    p->op.p.regroup.len[0] = k / 2;
+    p->op.p.regroup.len[1] = k / 2 - 3;
+    p->op.src[0] = tensor(p, type, (uint64_t)HEADS * k, rows, 1);
+    p->op.dst[0] = tensor(p, type, (uint64_t)HEADS * (k - 3), rows, 1);
+}
+
+static void build_conv(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    p->op.src[0] = tensor(p, type, k + 5, rows, 1);
+    p->op.weight[0] = tensor(p, type, TAPS, k + 5, 1);
+    p->op.dst[0] = tensor(p, type, k + 5, rows, 1);
+    state(p, k + 5, TAPS - 1, 1);
+}
+
+static void build_delta(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    uint32_t dk = k / 4, dv = k / 4 - 3;
+    const struct atsi_tensor *rate = tensor(p, type, HEADS, 1, 1);
+    p->op.p.delta.n_head_k = KV_HEADS;
+    p->op.p.delta.n_head_v = p->op.p.delta.run = HEADS;
+    p->op.p.delta.dim_k = dk;
+    p->op.p.delta.dim_v = dv;
+    p->op.p.delta.tiled = rows % 2;
+    p->op.p.delta.alpha_offset = HEADS;
+    p->op.p.delta.eps = 1e-6F;
+    p->op.src[0] = tensor(p, type, 2 * (uint64_t)KV_HEADS * dk + (uint64_t)HEADS * dv, rows, 1);
+    p->op.src[1] = p->op.src[2] = tensor(p, type, 2 * (uint64_t)HEADS, rows, 1);
+    for (uint32_t h = 0; rate->data != NULL && h < HEADS; h++)
+        ((float *)rate->data)[h] = -0.1F * (float)(h + 1);
+    p->op.weight[0] = rate;
+    p->op.weight[1] = tensor(p, type, HEADS, 1, 1);
+    p->op.dst[0] = tensor(p, type, (uint64_t)HEADS * dv, rows, 1);
+    state(p, dv, dk, HEADS);
+}
+
 static void build_topk(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     p->op.p.moe.n_used = USED;
+    p->op.p.moe.gating = rows % 2 == 0 ? ATSI_GATING_SOFTMAX : ATSI_GATING_SELECTED;
     p->op.src[0] = tensor(p, type, k / 2 + 3, rows, 1);
     p->op.dst[0] = tensor(p, ATSI_TYPE_I32, USED, rows, 1);
     p->op.dst[1] = tensor(p, type, USED, rows, 1);
@@ -182,13 +295,21 @@ static const struct check {
     {"matmul_id", ATSI_OP_MATMUL_ID, true, 1e-4, build_experts},
     {"embed", ATSI_OP_EMBED, true, 0, build_embed},
     {"rms_norm", ATSI_OP_RMS_NORM, false, 1e-5, build_norm},
+    {"norm_parts", ATSI_OP_RMS_NORM, false, 1e-5, build_norm_parts},
     {"rope_table", ATSI_OP_ROPE_TABLE, false, 1e-5, build_rope_table},
     {"rope", ATSI_OP_ROPE, false, 1e-5, build_rope},
     {"attn", ATSI_OP_ATTN, false, 1e-4, build_attn},
+    {"attn_q8_0", ATSI_OP_ATTN, false, 1e-4, build_attn_q8_0},
+    {"attn_window", ATSI_OP_ATTN, false, 1e-4, build_attn_window},
     {"swiglu", ATSI_OP_SWIGLU, false, 1e-5, build_pair},
+    {"clamped", ATSI_OP_SWIGLU, false, 1e-5, build_clamped},
+    {"gate", ATSI_OP_GATE, false, 1e-5, build_gate},
+    {"regroup", ATSI_OP_REGROUP, false, 0, build_regroup},
     {"add", ATSI_OP_ADD, false, 0, build_pair},
     {"topk", ATSI_OP_TOPK, false, 1e-5, build_topk},
     {"moe_sum", ATSI_OP_MOE_SUM, false, 1e-5, build_moe_sum},
+    {"conv", ATSI_OP_CONV, false, 1e-5, build_conv},
+    {"delta_net", ATSI_OP_DELTA_NET, false, 1e-4, build_delta},
 };
 #define N_CHECKS (sizeof checks / sizeof checks[0])
 
@@ -196,7 +317,7 @@ static const struct check {
 /* Largest difference over the rms of the reference; infinite when a number is missing or NaN. */
 static double difference(const struct atsi_tensor *got, const void *want)
 {
-    size_t n = (size_t)(got->ne[0] * got->ne[1]);
+    size_t n = bytes_of(got) / 4;
     double worst = 0, sq = 0;
     if (got->type == ATSI_TYPE_I32)
         return memcmp(got->data, want, n * 4) == 0 ? 0 : (double)INFINITY;
@@ -209,13 +330,23 @@ static double difference(const struct atsi_tensor *got, const void *want)
     return worst > 0 ? worst / sqrt(sq / (double)n + 1e-30) : 0;
 }
 
+#define N_OUTPUTS 3
+
+/* The results, and the state; NULL: the op has none. */
+static const struct atsi_tensor *output(const struct probe *p, int i)
+{
+    return i < 2 ? p->op.dst[i] : p->op.state;
+}
+
 static int run_probe(struct kernels_backend *b, const struct probe *p, struct atsi_err *err)
 {
     const struct atsi_op *op = &p->op;
     struct atsi_split split = {.struct_size = sizeof split, .n_ops = 1, .ops = &op};
     for (int i = 0; i < 2; i++)
         if (op->dst[i] != NULL) /* NaN: what is not written shows */
-            memset(op->dst[i]->data, 0xff, (size_t)(op->dst[i]->row_bytes * op->dst[i]->ne[1]));
+            memset(op->dst[i]->data, 0xff, bytes_of(op->dst[i]));
+    if (op->state != NULL)
+        memcpy(op->state->data, p->state_start, bytes_of(op->state));
     return b->ops->run(b->queue, &split, err);
 }
 
@@ -223,23 +354,23 @@ static int run_probe(struct kernels_backend *b, const struct probe *p, struct at
 static int compare(struct kernels_backend *b, struct kernels_backend *ref, const struct probe *p,
                    double *worst, struct atsi_err *err)
 {
-    void *want[2] = {NULL, NULL};
+    void *want[N_OUTPUTS] = {NULL};
     int rc = run_probe(ref, p, err);
-    for (int i = 0; i < 2 && rc == ATSI_OK; i++) {
-        const struct atsi_tensor *dst = p->op.dst[i];
-        if (dst == NULL)
+    for (int i = 0; i < N_OUTPUTS && rc == ATSI_OK; i++) {
+        const struct atsi_tensor *out = output(p, i);
+        if (out == NULL)
             continue;
-        want[i] = malloc((size_t)(dst->row_bytes * dst->ne[1]));
+        want[i] = malloc(bytes_of(out));
         if (want[i] == NULL)
             rc = atsi_fail(err, ATSI_ENOMEM, "out of memory");
         else
-            memcpy(want[i], dst->data, (size_t)(dst->row_bytes * dst->ne[1]));
+            memcpy(want[i], out->data, bytes_of(out));
     }
     if (rc == ATSI_OK)
         rc = run_probe(b, p, err);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < N_OUTPUTS; i++) {
         if (rc == ATSI_OK && want[i] != NULL)
-            *worst = fmax(*worst, difference(p->op.dst[i], want[i]));
+            *worst = fmax(*worst, difference(output(p, i), want[i]));
         free(want[i]);
     }
     return rc;

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,9 +90,11 @@ static int take_logits(void *ctx, uint32_t pos, const float *logits)
     return 0;
 }
 
+/* A line per operation: sums over all rows, and where the last row begins. */
 static void trace_op(void *ctx, const struct atsi_op *op)
 {
     const struct atsi_tensor *t = op->dst[0];
+    const float *last = (const float *)t->data + (size_t)t->ne[0] * (op->n_rows - 1);
     double sum = 0, sq = 0;
     size_t n = (size_t)t->ne[0] * op->n_rows;
     (void)ctx;
@@ -103,8 +106,12 @@ static void trace_op(void *ctx, const struct atsi_op *op)
         sq += x * x;
     }
     (void)fprintf(stderr,
-                  "{\"name\":\"%s\",\"op\":%u,\"ne\":[%llu,%u],\"sum\":%.9g,\"sum_sq\":%.9g}\n",
-                  t->name, op->kind, (unsigned long long)t->ne[0], op->n_rows, sum, sq);
+                  "{\"name\":\"%s\",\"op\":%u,\"ne\":[%llu,%u],\"sum\":%.9g,\"l2\":%.9g,"
+                  "\"last_row_first8\":[",
+                  t->name, op->kind, (unsigned long long)t->ne[0], op->n_rows, sum, sqrt(sq));
+    for (size_t i = 0; i < t->ne[0] && i < 8; i++)
+        (void)fprintf(stderr, "%s%.9g", i > 0 ? "," : "", (double)last[i]);
+    (void)fprintf(stderr, "]}\n");
 }
 
 /* "1,2,3" to ids; *out: [owned by caller: free()]. */

@@ -16,9 +16,10 @@
 
 static const struct atsi_conf_key keys[] = {
     {"model.path", ATSI_CONF_TEXT, "", 0, 0, NULL,
-     "Model file (GGUF); of a split model the first part. Empty: the demo model."},
-    {"model.ctx", ATSI_CONF_INT, "0", 0, 2147483647, NULL,
-     "Context in tokens. 0: the model's own; unset: the model's own, at most 8192."},
+     "Model file (GGUF), of a split model the first part; or hf:USER/REPO[:QUANT] or "
+     "ollama:NAME[:TAG] of the local caches. Empty: the demo model."},
+    {"model.ctx", ATSI_CONF_INT, "-1", -1, 2147483647, NULL,
+     "Context in tokens. 0: the model's own; -1: the model's own, at most 8192."},
     {"backend.cpu", ATSI_CONF_TEXT, "auto", 0, 0, NULL,
      "CPU plugin: auto measures those that run here and keeps the fastest; or a name."},
     {"backend.accel", ATSI_CONF_TEXT, "auto", 0, 0, NULL,
@@ -40,8 +41,8 @@ static const struct atsi_conf_key keys[] = {
      "Recorded CPUID dump to take capabilities from, for tests."},
     {"cpu.topology", ATSI_CONF_TEXT, "", 0, 0, NULL,
      "hwloc XML file or synthetic description to use as topology, for tests."},
-    {"kv.type_k", ATSI_CONF_CHOICE, "f16", 0, 0, "f16|f32", "Type of cached keys."},
-    {"kv.type_v", ATSI_CONF_CHOICE, "f16", 0, 0, "f16|f32", "Type of cached values."},
+    {"kv.type_k", ATSI_CONF_CHOICE, "f16", 0, 0, "f16|f32|q8_0", "Type of cached keys."},
+    {"kv.type_v", ATSI_CONF_CHOICE, "f16", 0, 0, "f16|f32|q8_0", "Type of cached values."},
     {"kv.device", ATSI_CONF_CHOICE, "auto", 0, 0, "auto|cpu|accel",
      LATER "where the KV cache lives."},
     {"prefill.chunk", ATSI_CONF_INT, "512", 1, 65536, NULL,

@@ -11,43 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Output rows computed together: enough to share the head's weights, few enough that the logits of
- * a large vocabulary stay small. */
-#define OUT_ROWS 16u
-
-static uint32_t kv_type(const char *name)
-{
-    return strcmp(name, "f32") == 0 ? ATSI_TYPE_F32 : ATSI_TYPE_F16;
-}
-
-/* Contexts default to the model's, but no longer than this: the KV cache is allocated whole. */
-#define DEFAULT_CTX_MAX 8192u
-
-static int choose_sizes(struct atsi_session *s, const struct atsi_session_params *p,
-                        struct atsi_err *err)
-{
-    const struct atsi_conf *c = s->rt->conf;
-    int64_t ctx = p->n_ctx != 0 ? (int64_t)p->n_ctx : atsi_conf_int(c, "model.ctx");
-    bool by_default = p->n_ctx == 0 && strcmp(atsi_conf_origin(c, "model.ctx"), "built-in") == 0;
-    if (ctx <= 0)
-        ctx =
-            by_default && s->g->n_ctx_train > DEFAULT_CTX_MAX ? DEFAULT_CTX_MAX : s->g->n_ctx_train;
-    if (ctx <= 0 || ctx > INT32_MAX)
-        return atsi_fail(err, ATSI_ECONF, "context of %lld positions: expected 1..%d",
-                         (long long)ctx, INT32_MAX);
-    s->n_ctx = (uint32_t)ctx;
-    s->chunk = p->chunk != 0 ? p->chunk : (uint32_t)atsi_conf_int(c, "prefill.chunk");
-    if (s->chunk > s->n_ctx)
-        s->chunk = s->n_ctx;
-    s->out_rows = s->chunk < OUT_ROWS ? s->chunk : OUT_ROWS;
-    s->type_k = p->type_k != ATSI_TYPE_COUNT ? p->type_k : kv_type(atsi_conf_get(c, "kv.type_k"));
-    s->type_v = p->type_v != ATSI_TYPE_COUNT ? p->type_v : kv_type(atsi_conf_get(c, "kv.type_v"));
-    if ((s->type_k != ATSI_TYPE_F16 && s->type_k != ATSI_TYPE_F32) ||
-        (s->type_v != ATSI_TYPE_F16 && s->type_v != ATSI_TYPE_F32))
-        return atsi_fail(err, ATSI_EINVAL, "KV cache types must be f16 or f32");
-    return ATSI_OK;
-}
-
 int atsi_session_open(struct atsi_model *m, const struct atsi_session_params *params,
                       struct atsi_session **out, struct atsi_err *err)
 {
@@ -63,7 +26,9 @@ int atsi_session_open(struct atsi_model *m, const struct atsi_session_params *pa
     s->times.struct_size = sizeof s->times;
     rc = atsi_model_graph(m, &s->g, err);
     if (rc == ATSI_OK)
-        rc = choose_sizes(s, params != NULL ? params : &defaults, err);
+        rc = atsi_session_measure(s, params != NULL ? params : &defaults, err);
+    if (rc == ATSI_OK)
+        rc = atsi_session_check_fit(s, err);
     if (rc == ATSI_OK)
         rc = atsi_select_cpu(s->rt, &s->backend_name, &s->be_ops, s->chosen, sizeof s->chosen, err);
     if (rc == ATSI_OK)
@@ -114,7 +79,9 @@ void atsi_session_info(const struct atsi_session *s, struct atsi_session_info *o
                                       .logits_bytes = logits,
                                       .backend = s->backend_name,
                                       .detail = s->props.detail,
-                                      .chosen = s->chosen};
+                                      .chosen = s->chosen,
+                                      .state_bytes = s->state_bytes,
+                                      .can_rewind = atsi_session_can_rewind(s)};
 }
 
 /* Runs ops [first, first + n) as one split, or one by one when traced. */
@@ -213,6 +180,20 @@ static void count_round(struct atsi_session *s, uint32_t rows, uint64_t ns)
     }
 }
 
+/* A round that failed may have moved recurrent states, which nothing can move back, and overwritten
+ * cells of rings. */
+static void abandon_round(struct atsi_session *s, uint32_t rows)
+{
+    uint32_t n_past = s->n_past;
+    if (s->g->n_states > 0) {
+        atsi_session_reset(s);
+        return;
+    }
+    s->n_past += rows;
+    atsi_session_note_past(s);
+    s->n_past = n_past;
+}
+
 int atsi_session_eval(struct atsi_session *s, const struct atsi_eval *req, struct atsi_err *err)
 {
     const struct atsi_host *host = &s->rt->host;
@@ -227,10 +208,14 @@ int atsi_session_eval(struct atsi_session *s, const struct atsi_eval *req, struc
             break;
         fill_inputs(s, req->ids + done, rows);
         rc = run_round(s, req, rows, done + rows == req->n, err);
-        if (rc != ATSI_OK)
+        if (rc != ATSI_OK) {
+            abandon_round(s, rows);
             break;
+        }
         count_round(s, rows, host->now_ns(host->ctx) - start);
+        memcpy(s->tokens + s->n_past, req->ids + done, rows * sizeof *req->ids);
         s->n_past += rows;
+        atsi_session_note_past(s);
         done += rows;
     }
     return rc;
@@ -239,20 +224,6 @@ int atsi_session_eval(struct atsi_session *s, const struct atsi_eval *req, struc
 float *atsi_session_logits(struct atsi_session *s)
 {
     return s->have_logits ? logits_row(s, 0) : NULL;
-}
-
-uint32_t atsi_session_n_past(const struct atsi_session *s)
-{
-    return s->n_past;
-}
-
-int atsi_session_truncate(struct atsi_session *s, uint32_t n, struct atsi_err *err)
-{
-    if (n > s->n_past)
-        return atsi_fail(err, ATSI_EINVAL, "cannot cut a session of %u tokens at %u", s->n_past, n);
-    s->n_past = n;
-    s->have_logits = false;
-    return ATSI_OK;
 }
 
 void atsi_session_times(const struct atsi_session *s, struct atsi_session_times *out)

@@ -20,27 +20,58 @@ struct atsi_session {
     char chosen[192];
     struct atsi_props props;
 
-    struct atsi_buf *arena_buf, *kv_buf; /* of be */
-    size_t arena_bytes, kv_bytes;
+    struct atsi_buf *arena_buf, *kv_buf, *state_buf; /* of be */
+    size_t arena_bytes, kv_bytes, state_bytes;
     struct atsi_value_place *places; /* [n_values] */
     struct atsi_tensor *values;      /* [n_values] every row of the round */
     struct atsi_tensor *views;       /* [n_values] main values as the output part sees them */
-    struct atsi_kv *kv;              /* [n_kv] */
+    struct atsi_kv *kv;              /* [n_kv]; windowed ones are rings: cell = position % n_ctx */
+    struct atsi_tensor *states;      /* [n_states] */
     struct atsi_op *ops;             /* [n_nodes], in node order */
     const struct atsi_op **op_ptrs;  /* [n_nodes] */
     uint32_t n_main;                 /* ops before the output part */
 
+    int32_t *tokens; /* [n_ctx], n_past in use */
     uint32_t n_past;
+    uint32_t rewind_low; /* truncation reaches positions >= this, and 0 */
     bool have_logits;
     struct atsi_session_times times;
     atsi_trace_fn *trace;
     void *trace_ctx;
 };
 
-/* Allocates buffers and builds tensors and ops for a graph.  The caller frees what was built with
- * atsi_session_unbuild(), also after a failure. */
+/* session_plan.c: sizes. */
+/* Chooses context, chunk and cache types, places the values (s->places: [owned by s]) and sums the
+ * bytes. */
+int atsi_session_measure(struct atsi_session *s, const struct atsi_session_params *p,
+                         struct atsi_err *err);
+/* Says before anything is allocated when it cannot fit, with the numbers and the smallest remedy.
+ */
+int atsi_session_check_fit(const struct atsi_session *s, struct atsi_err *err);
+/* Cells of one KV cache: a window needs itself and the rows of one round. */
+uint32_t atsi_kv_cells(const struct atsi_session *s, const struct atsi_graph_kv *kv);
+/* Bytes of one KV cache's keys or values, ATSI_ALIGN-ed; false on overflow. */
+bool atsi_kv_part_bytes(const struct atsi_session *s, const struct atsi_graph_kv *kv, bool keys,
+                        size_t *out);
+/* Bytes of one state, ATSI_ALIGN-ed; false on overflow. */
+bool atsi_state_bytes(const struct atsi_graph_state *st, size_t *out);
+
+/* session_build.c: memory and ops. */
+/* Allocates buffers and builds tensors and ops for a graph that was measured.  The caller frees
+ * what was built with atsi_session_unbuild(), also after a failure. */
 int atsi_session_build(struct atsi_session *s, struct atsi_err *err);
 void atsi_session_unbuild(struct atsi_session *s);
+
+/* session_past.c: what a session keeps of its past. */
+/* The empty sequence: zero states. */
+void atsi_session_reset(struct atsi_session *s);
+/* After n_past has grown by a round: how far back truncation now reaches. */
+void atsi_session_note_past(struct atsi_session *s);
+/* The past was replaced: n_past positions, of which the caches hold all that is needed to cut it to
+ * any position from `low` on. */
+void atsi_session_set_past(struct atsi_session *s, uint32_t n_past, uint32_t low);
+/* True when every position can be returned to: no recurrent state, no ring of cells. */
+bool atsi_session_can_rewind(const struct atsi_session *s);
 
 /* Sets the number of rows of the main part and the window [first, first + n) of output rows. */
 void atsi_session_set_rows(struct atsi_session *s, uint32_t rows);

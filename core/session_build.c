@@ -5,9 +5,6 @@
  */
 #include "core/session.h"
 
-#include "core/memory.h"
-
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,7 +39,8 @@ static int build_op(struct atsi_session *s, uint32_t i, bool exact, struct atsi_
                            .n_rows = output ? s->out_rows : s->chunk,
                            .item = n->item,
                            .kv = n->kv >= 0 ? &s->kv[n->kv] : NULL,
-                           .p = n->p};
+                           .p = n->p,
+                           .state = n->state >= 0 ? &s->states[n->state] : NULL};
     for (int k = 0; k < 4; k++)
         op->src[k] = source(s, n->src[k], output);
     for (int k = 0; k < 2; k++) {
@@ -51,6 +49,10 @@ static int build_op(struct atsi_session *s, uint32_t i, bool exact, struct atsi_
             return atsi_fail(err, ATSI_EINVAL, "graph node %u: weight %d, %u tensors", i,
                              n->weight[k], info->n_tensors_all);
         op->weight[k] = n->weight[k] >= 0 ? info->tensors[n->weight[k]] : NULL;
+        if (op->weight[k] != NULL && op->weight[k]->data == NULL)
+            return atsi_fail(err, ATSI_EINVAL,
+                             "tensor %s: the model was opened without weights, to plan only",
+                             op->weight[k]->name);
     }
     if (n->kind == ATSI_OP_ATTN)
         op->p.attn.n_kv = s->n_ctx;
@@ -66,33 +68,6 @@ static int build_op(struct atsi_session *s, uint32_t i, bool exact, struct atsi_
     return ATSI_OK;
 }
 
-/* Bytes of one KV cache, keys first, each part ATSI_ALIGN-ed; false on overflow. */
-static bool kv_part_bytes(const struct atsi_session *s, const struct atsi_graph_kv *kv, bool keys,
-                          size_t *out)
-{
-    uint32_t type = keys ? s->type_k : s->type_v, dim = keys ? kv->head_dim_k : kv->head_dim_v;
-    size_t bytes;
-    if (!atsi_mul_size((size_t)kv->n_head_kv * atsi_row_bytes(type, dim), s->n_ctx, &bytes) ||
-        !atsi_add_size(bytes, 2 * ATSI_ALIGN - 1, &bytes))
-        return false;
-    *out = bytes / ATSI_ALIGN * ATSI_ALIGN; /* at least one spare line after the end */
-    return true;
-}
-
-static int kv_total(struct atsi_session *s, struct atsi_err *err)
-{
-    s->kv_bytes = 0;
-    for (uint32_t i = 0; i < s->g->n_kv; i++)
-        for (int keys = 0; keys < 2; keys++) {
-            size_t bytes;
-            if (!kv_part_bytes(s, s->g->kv[i], keys != 0, &bytes) ||
-                !atsi_add_size(s->kv_bytes, bytes, &s->kv_bytes))
-                return atsi_fail(err, ATSI_ENOFIT, "a KV cache of %u positions overflows memory",
-                                 s->n_ctx);
-        }
-    return ATSI_OK;
-}
-
 static void place_kv(struct atsi_session *s)
 {
     unsigned char *at = s->be_ops->buf_ptr(s->kv_buf);
@@ -102,7 +77,7 @@ static void place_kv(struct atsi_session *s)
         for (int v = 0; v < 2; v++) {
             size_t bytes = 0;
             part[v] = at;
-            (void)kv_part_bytes(s, kv, v == 0, &bytes); /* summed without overflow before */
+            (void)atsi_kv_part_bytes(s, kv, v == 0, &bytes); /* summed without overflow before */
             at += bytes;
         }
         s->kv[i] = (struct atsi_kv){.struct_size = sizeof s->kv[i],
@@ -111,50 +86,43 @@ static void place_kv(struct atsi_session *s)
                                     .n_head_kv = kv->n_head_kv,
                                     .head_dim_k = kv->head_dim_k,
                                     .head_dim_v = kv->head_dim_v,
-                                    .n_ctx = s->n_ctx,
+                                    .n_ctx = atsi_kv_cells(s, kv),
                                     .k = part[0],
                                     .v = part[1]};
     }
 }
 
-/* Says before anything is allocated when it cannot fit, with the numbers and the smallest remedy.
- */
-static int check_fit(const struct atsi_session *s, struct atsi_err *err)
+static void place_states(struct atsi_session *s)
 {
-    const struct atsi_loaded_info *info = atsi_model_info(s->model);
-    double mib = 1024.0 * 1024.0, have = (double)s->rt->topo->mem_available_bytes / mib;
-    /* Owned weights are gone from "available" already; mapped ones come back into it when needed.
-     */
-    double weights = (double)info->mapped_bytes / mib, kv = (double)s->kv_bytes / mib;
-    double compute = (double)s->arena_bytes / mib, need = weights + kv + compute;
-    uint64_t per_ctx = s->kv_bytes / s->n_ctx;
-    double rest = (have - weights - compute) * mib;
-    if (s->rt->topo->mem_available_bytes == 0 || need <= have)
-        return ATSI_OK;
-    if (per_ctx > 0 && rest > 256.0 * (double)per_ctx)
-        return atsi_fail(err, ATSI_ENOFIT,
-                         "does not fit: weights %.0f + KV cache %.0f + buffers %.0f = %.0f MiB, "
-                         "available %.0f MiB; a context of %.0f tokens would fit (-c %.0f)",
-                         weights, kv, compute, need, have, floor(rest / (double)per_ctx),
-                         floor(rest / (double)per_ctx));
-    return atsi_fail(
-        err, ATSI_ENOFIT,
-        "does not fit: weights %.0f + KV cache %.0f + buffers %.0f = %.0f MiB, available "
-        "%.0f MiB; use a smaller model or quantization, or free memory",
-        weights, kv, compute, need, have);
+    unsigned char *at = s->be_ops->buf_ptr(s->state_buf);
+    for (uint32_t i = 0; i < s->g->n_states; i++) {
+        const struct atsi_graph_state *st = s->g->states[i];
+        size_t bytes = 0;
+        s->states[i] = (struct atsi_tensor){.struct_size = sizeof s->states[i],
+                                            .type = ATSI_TYPE_F32,
+                                            .layout = ATSI_LAYOUT_ROWS,
+                                            .n_dims = 3,
+                                            .ne = {st->ne[0], st->ne[1], st->ne[2], 1},
+                                            .row_bytes = st->ne[0] * sizeof(float),
+                                            .data = at,
+                                            .name = st->name};
+        (void)atsi_state_bytes(st, &bytes); /* summed without overflow before */
+        at += bytes;
+    }
 }
 
 static int alloc_tables(struct atsi_session *s, struct atsi_err *err)
 {
     const struct atsi_graph *g = s->g;
-    s->places = calloc(g->n_values, sizeof *s->places);
     s->values = calloc(g->n_values, sizeof *s->values);
     s->views = calloc(g->n_values, sizeof *s->views);
     s->kv = calloc((size_t)g->n_kv + 1, sizeof *s->kv);
+    s->states = calloc((size_t)g->n_states + 1, sizeof *s->states);
+    s->tokens = calloc(s->n_ctx, sizeof *s->tokens);
     s->ops = calloc((size_t)g->n_nodes + 1, sizeof *s->ops);
     s->op_ptrs = calloc((size_t)g->n_nodes + 1, sizeof(const struct atsi_op *));
-    if (s->places == NULL || s->values == NULL || s->views == NULL || s->kv == NULL ||
-        s->ops == NULL || s->op_ptrs == NULL)
+    if (s->values == NULL || s->views == NULL || s->kv == NULL || s->states == NULL ||
+        s->tokens == NULL || s->ops == NULL || s->op_ptrs == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "out of memory for the tables of %u operations",
                          g->n_nodes);
     return ATSI_OK;
@@ -163,9 +131,11 @@ static int alloc_tables(struct atsi_session *s, struct atsi_err *err)
 static int alloc_buffers(struct atsi_session *s, struct atsi_err *err)
 {
     int rc = s->be_ops->buf_alloc(s->be, ATSI_MEM_DEVICE, s->arena_bytes, &s->arena_buf, err);
-    if (rc != ATSI_OK)
-        return rc;
-    return s->be_ops->buf_alloc(s->be, ATSI_MEM_DEVICE, s->kv_bytes, &s->kv_buf, err);
+    if (rc == ATSI_OK)
+        rc = s->be_ops->buf_alloc(s->be, ATSI_MEM_DEVICE, s->kv_bytes, &s->kv_buf, err);
+    if (rc == ATSI_OK && s->state_bytes > 0)
+        rc = s->be_ops->buf_alloc(s->be, ATSI_MEM_DEVICE, s->state_bytes, &s->state_buf, err);
+    return rc;
 }
 
 int atsi_session_build(struct atsi_session *s, struct atsi_err *err)
@@ -175,16 +145,13 @@ int atsi_session_build(struct atsi_session *s, struct atsi_err *err)
     unsigned char *base;
     int rc = alloc_tables(s, err);
     if (rc == ATSI_OK)
-        rc = atsi_values_place(g, s->chunk, s->out_rows, s->places, &s->arena_bytes, err);
-    if (rc == ATSI_OK)
-        rc = kv_total(s, err);
-    if (rc == ATSI_OK)
-        rc = check_fit(s, err);
-    if (rc == ATSI_OK)
         rc = alloc_buffers(s, err);
     if (rc != ATSI_OK)
         return rc;
     place_kv(s);
+    if (s->state_bytes > 0)
+        place_states(s);
+    atsi_session_reset(s);
     base = s->be_ops->buf_ptr(s->arena_buf);
     for (uint32_t v = 0; v < g->n_values; v++) {
         uint32_t rows = s->places[v].output_rows ? s->out_rows : s->chunk;
@@ -205,6 +172,10 @@ void atsi_session_unbuild(struct atsi_session *s)
         s->be_ops->buf_free(s->be, s->arena_buf);
     if (s->kv_buf != NULL)
         s->be_ops->buf_free(s->be, s->kv_buf);
+    if (s->state_buf != NULL)
+        s->be_ops->buf_free(s->be, s->state_buf);
+    free(s->tokens);
+    free(s->states);
     free(s->op_ptrs);
     free(s->ops);
     free(s->kv);

@@ -46,6 +46,9 @@ static int check_node(const struct atsi_graph *g, uint32_t i, const struct life 
     if (!in_range(n->kv, g->n_kv))
         return atsi_fail(err, ATSI_EINVAL, "graph node %u: KV cache %d, %u exist", i, n->kv,
                          g->n_kv);
+    if (!in_range(n->state, g->n_states))
+        return atsi_fail(err, ATSI_EINVAL, "graph node %u: state %d, %u exist", i, n->state,
+                         g->n_states);
     return ATSI_OK;
 }
 

@@ -142,7 +142,7 @@ ATSI_EXPORT int atsi_runtime_set_threads(struct atsi_runtime *rt, uint32_t n, st
 /* ---------------------------------------------------------------- model */
 struct atsi_model_params {
     uint32_t struct_size;
-    uint32_t no_weights; /* 1: metadata and directory only (inspect, tokenize) */
+    uint32_t no_weights; /* ATSI_NO_WEIGHTS, ATSI_PLAN_ONLY: see struct atsi_load_params */
     int (*progress)(void *ctx, uint64_t done_bytes, uint64_t total_bytes); /* non-zero cancels */
     void *progress_ctx;
 };
@@ -167,10 +167,9 @@ ATSI_EXPORT int atsi_model_graph(struct atsi_model *m, const struct atsi_graph *
 /* ---------------------------------------------------------------- session */
 struct atsi_session_params {
     uint32_t struct_size;
-    uint32_t n_ctx; /* positions; 0: model.ctx of the configuration */
-    uint32_t chunk; /* tokens per prefill round; 0: prefill.chunk */
-    uint32_t type_k,
-        type_v; /* ATSI_TYPE_F16, ATSI_TYPE_F32; ATSI_TYPE_COUNT: kv.type_k, kv.type_v */
+    uint32_t n_ctx;          /* positions; 0: model.ctx of the configuration */
+    uint32_t chunk;          /* tokens per prefill round; 0: prefill.chunk */
+    uint32_t type_k, type_v; /* ATSI_TYPE_F16, _F32, _Q8_0; ATSI_TYPE_COUNT: kv.type_k, kv.type_v */
 };
 
 #define ATSI_SESSION_PARAMS_INIT                                                                   \
@@ -187,11 +186,17 @@ struct atsi_session_info {
     const char *backend; /* name of the CPU backend in use */
     const char *detail;  /* its variants */
     const char *chosen;  /* why: "measured: cpu_avx512 1.00, cpu_avx2 0.93", "named in FILE:LINE" */
+    uint64_t state_bytes; /* recurrent states, part of no KV cache */
+    uint32_t can_rewind;  /* 1: atsi_session_truncate() reaches every position */
 };
 
 /* ATSI_ENOFIT: context and buffers do not fit the memory there is (the numbers are named). */
 ATSI_EXPORT int atsi_session_open(struct atsi_model *m, const struct atsi_session_params *params,
                                   struct atsi_session **out, struct atsi_err *err);
+/* What a session would take, without opening one or asking whether it fits; `backend`, `detail` and
+ * `chosen` are empty.  For models opened with ATSI_PLAN_ONLY too. */
+ATSI_EXPORT int atsi_session_plan(struct atsi_model *m, const struct atsi_session_params *params,
+                                  struct atsi_session_info *out, struct atsi_err *err);
 ATSI_EXPORT void atsi_session_close(struct atsi_session *s);
 ATSI_EXPORT void atsi_session_info(const struct atsi_session *s, struct atsi_session_info *out);
 
@@ -210,15 +215,47 @@ struct atsi_eval {
 
 /* Evaluates in rounds of at most `chunk` tokens.  ATSI_EINVAL: an id outside the vocabulary;
  * ATSI_ENOFIT: more than n_ctx positions.  On any error the session holds the tokens of the rounds
- * that were completed (atsi_session_n_past). */
+ * that were completed (atsi_session_n_past); it is empty when a round of a model with recurrent
+ * states failed. */
 ATSI_EXPORT int atsi_session_eval(struct atsi_session *s, const struct atsi_eval *req,
                                   struct atsi_err *err);
 /* Logits of the last evaluated token, n_vocab floats.  [borrowed until the next call]  NULL before
  * the first. */
 ATSI_EXPORT float *atsi_session_logits(struct atsi_session *s);
 ATSI_EXPORT uint32_t atsi_session_n_past(const struct atsi_session *s);
-/* Forgets all tokens from position n on.  ATSI_EINVAL: n is beyond n_past. */
+/* The n_past tokens so far.  [borrowed until the next call] */
+ATSI_EXPORT const int32_t *atsi_session_tokens(const struct atsi_session *s);
+
+/* Forgets all tokens from position n on.  ATSI_EINVAL: n is beyond n_past; ATSI_ENOTSUP: a
+ * recurrent state or a sliding window has moved on too far, see atsi_session_rewind_point(). */
 ATSI_EXPORT int atsi_session_truncate(struct atsi_session *s, uint32_t n, struct atsi_err *err);
+/* The largest position <= n that atsi_session_truncate() reaches: n itself, or 0. */
+ATSI_EXPORT uint32_t atsi_session_rewind_point(const struct atsi_session *s, uint32_t n);
+
+/* A copy of what cannot be cut back (recurrent states, the cells of sliding windows) as it is at
+ * n_past, to return to that position later.  Small for models that can rewind. */
+struct atsi_checkpoint;
+ATSI_EXPORT int atsi_session_checkpoint(const struct atsi_session *s, struct atsi_checkpoint **out,
+                                        struct atsi_err *err);
+/* Goes back to the checkpoint's position.  ATSI_EINVAL: taken from a session of another model, or
+ * the session no longer begins with the checkpoint's tokens (nothing changes then). */
+ATSI_EXPORT int atsi_session_restore(struct atsi_session *s, const struct atsi_checkpoint *cp,
+                                     struct atsi_err *err);
+ATSI_EXPORT uint32_t atsi_checkpoint_n_past(const struct atsi_checkpoint *cp);
+ATSI_EXPORT size_t atsi_checkpoint_bytes(const struct atsi_checkpoint *cp);
+ATSI_EXPORT void atsi_checkpoint_free(struct atsi_checkpoint *cp); /* NULL is allowed */
+
+/* Writes tokens, KV cache, states and the application's `user` bytes (for example a conversation)
+ * to a file, atomically.  Format: docs/session-file.md. */
+ATSI_EXPORT int atsi_session_save(const struct atsi_session *s, const char *path, const void *user,
+                                  size_t user_bytes, struct atsi_err *err);
+/* Replaces the session's past by a file's.  ATSI_EFORMAT: no session file, or damaged;
+ * ATSI_ENOTSUP: another version; ATSI_EINVAL: of another model or with other cache types (both are
+ * named); ATSI_ENOFIT: longer than the context.  On an error the session keeps its past, unless the
+ * file was damaged behind its header: then it is empty.  *user_out: [owned by caller: free()]; NULL
+ * when there is none. */
+ATSI_EXPORT int atsi_session_load(struct atsi_session *s, const char *path, void **user_out,
+                                  size_t *user_bytes_out, struct atsi_err *err);
 
 /* Times of the rounds so far. */
 struct atsi_session_times {

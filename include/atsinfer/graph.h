@@ -36,7 +36,9 @@ enum atsi_role {
     ATSI_ROLE_FFN,
     ATSI_ROLE_ROUTER,
     ATSI_ROLE_EXPERT,
-    ATSI_ROLE_HEAD
+    ATSI_ROLE_HEAD,
+    ATSI_ROLE_RECURRENT,    /* convolution and delta rule, with their states */
+    ATSI_ROLE_SHARED_EXPERT /* the expert every token uses */
 };
 
 struct atsi_graph_node {
@@ -44,7 +46,7 @@ struct atsi_graph_node {
     uint32_t kind;          /* enum atsi_op_kind */
     uint32_t flags;         /* ATSI_NODE_* */
     uint32_t item;          /* items are numbered 0..n_items-1 in execution order; small weightless
-                             * operations          belong to the item they precede */
+                             * operations belong to the item they precede, TOPK to its router's */
     uint32_t role;          /* enum atsi_role */
     int32_t layer;          /* -1: none */
     int32_t src[4];         /* value indices, -1: none */
@@ -52,6 +54,7 @@ struct atsi_graph_node {
     int32_t dst[2];         /* value indices, -1: none */
     int32_t kv;             /* index into atsi_graph.kv, -1: none */
     union atsi_op_params p; /* attn.n_kv is filled by the core per round */
+    int32_t state;          /* index into atsi_graph.states, -1: none */
 };
 
 /* One KV cache the graph needs; the core chooses types, size and memory. */
@@ -59,6 +62,16 @@ struct atsi_graph_kv {
     uint32_t struct_size;
     uint32_t n_head_kv, head_dim_k, head_dim_v;
     int32_t layer;
+    uint32_t window; /* positions that stay visible, the newest included; 0: all */
+};
+
+/* One recurrent state: f32, of constant size, overwritten by each round; it cannot be cut back like
+ * a KV cache, only restored from a copy. */
+struct atsi_graph_state {
+    uint32_t struct_size;
+    int32_t layer;
+    uint64_t ne[3]; /* contiguous dimension first */
+    const char *name;
 };
 
 struct atsi_graph {
@@ -74,6 +87,8 @@ struct atsi_graph {
     uint32_t n_layer;
     uint32_t n_ctx_train;
     uint64_t n_params; /* elements of all weights */
+    uint32_t n_states;
+    const struct atsi_graph_state *const *states;
 };
 
 #ifdef __cplusplus

@@ -69,10 +69,14 @@ enum atsi_file_kind {
 
 enum atsi_load_mode { ATSI_LOAD_MMAP = 0, ATSI_LOAD_READ = 1, ATSI_LOAD_DIRECT = 2 };
 
+#define ATSI_NO_WEIGHTS 1u /* and no graph */
+#define ATSI_PLAN_ONLY 2u  /* with a graph: to be measured, not to be run */
+
 struct atsi_load_params {
     uint32_t struct_size;
     uint32_t mode; /* enum atsi_load_mode */
-    /* 1: metadata and tensor directory only; tensor data pointers are NULL and no graph is built */
+    /* ATSI_NO_WEIGHTS or ATSI_PLAN_ONLY: metadata and tensor directory only, data pointers of the
+     * file's tensors are NULL; 0: everything */
     uint32_t no_weights;
     /* May be NULL.  Called from time to time on the calling thread; non-zero cancels (ATSI_EINTR).
      */

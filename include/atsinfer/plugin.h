@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 #define ATSI_ABI_MAJOR 0u /* 0: minors must match; 1.0 is frozen once the hybrid path is done */
-#define ATSI_ABI_MINOR 1u
+#define ATSI_ABI_MINOR 2u
 #define ATSI_PLUGIN_MAGIC 0x49535441u /* "ATSI", little-endian */
 #define ATSI_PLUGIN_ENTRY "atsi_plugin_entry"
 
@@ -183,7 +183,9 @@ struct atsi_copyv {
     uint32_t n_ranges, n_wait;
     const struct atsi_range *ranges; /* [borrowed until the signal fires] */
     struct atsi_event *const *wait;
-    struct atsi_event *signal; /* may be NULL */
+    struct atsi_event *signal;            /* may be NULL */
+    const struct atsi_modelled *modelled; /* NULL, or what a simulator takes */
+    uint64_t *copy_ns; /* may be NULL; else the measured time, valid once signal fired */
 };
 
 /* Moves bytes between the memories of two backends over named channels. */

@@ -38,16 +38,17 @@ struct atsi_item {
     uint32_t cost_class;  /* of atsi_round.slowdown_*: operators that slow down together */
     uint32_t reserved;
     uint64_t resident_bytes; /* all experts; KV or state for attention */
-    uint64_t touched_bytes;  /* what one round reads: of experts, those expected to be used */
+    uint64_t touched_bytes;  /* what a decode step reads: of experts, those expected to be used */
     const char *name;        /* of its weight tensor */
 };
 
 /* Times of one item on one device in one phase.  This struct and the next one never grow: arrays of
  * them have a fixed stride. */
 struct atsi_item_cost {
-    uint64_t run_ns;        /* now: profile times current slowdown */
-    uint64_t transfer_ns;   /* moving its weight to this device; 0: it cannot move */
-    uint64_t in_ns, out_ns; /* activations to and from this device, launch or wait included */
+    uint64_t run_ns;      /* now: profile times current slowdown */
+    uint64_t transfer_ns; /* moving its weight to this device; 0: it cannot move in this phase */
+    uint64_t in_ns;       /* its activations to this device, launch or wait included */
+    uint64_t in_copy_ns;  /* their bytes over the link alone, as the paper prices a switch */
     /* While it runs here and some weight is on the move: its speed, and that of the transfer. */
     uint32_t contended_run, contended_copy;
 };
@@ -67,9 +68,10 @@ struct atsi_problem {
     const struct atsi_item_cost *decode;  /* [n_devices][n_items] */
     const struct atsi_edge *edges;        /* [n_edges] */
     const uint64_t *budget_bytes;         /* [n_devices]: what placement may use; UINT64_MAX: all */
-    const uint32_t *slot_depth;           /* [n_slot_classes]: temporary slots per class */
-    const uint64_t *slot_bytes;           /* [n_slot_classes] */
-    uint32_t mix_prompt, mix_generated;   /* tokens placement is balanced for */
+    /* [2][n_slot_classes], prefill then decode: temporary slots per class, and their size. */
+    const uint32_t *slot_depth;
+    const uint64_t *slot_bytes;
+    uint32_t mix_prompt, mix_generated; /* tokens placement is balanced for */
     /* Speeds of an activation copy and of a weight transfer while both are under way. */
     uint32_t contended_act, contended_act_copy;
     uint64_t split_ns;   /* a cut before an item whose weight arrives in a slot */

@@ -12,10 +12,9 @@ static const struct {
     const char *name;
     int (*build)(struct atsi_loaded *m, struct atsi_err *err);
 } archs[] = {
-    {"llama", arch_llama},
-    {"qwen2", arch_qwen2},
-    {"qwen3", arch_qwen3},
-    {"qwen3moe", arch_qwen3},
+    {"llama", arch_llama},         {"qwen2", arch_qwen2},   {"qwen3", arch_qwen3},
+    {"qwen3moe", arch_qwen3},      {"glm4", arch_glm4},     {"gpt-oss", arch_gpt_oss},
+    {"qwen3next", arch_qwen3next}, {"qwen35", arch_qwen35}, {"qwen35moe", arch_qwen35},
 };
 enum { N_ARCHS = sizeof archs / sizeof archs[0] };
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The graph under construction: growing arrays of values, nodes and KV caches, one function per
- * kind of node.  An item begins with every operation that has a large weight or a cache; the small
- * weightless ones belong to the item they precede.
+ * The graph under construction: tensors looked up by name and checked by shape, growing arrays of
+ * values, nodes, KV caches and states.  An item begins with every operation that has a large
+ * weight, a cache or a recurrent state; the small weightless ones belong to the item they precede.
  */
-#include "loaders/arch/builder.h"
+#include "loaders/arch/nodes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,8 @@ struct arch_graph {
     struct atsi_graph_value **values;
     struct atsi_graph_node **nodes;
     struct atsi_graph_kv **kv;
-    uint32_t room_values, room_nodes, room_kv;
+    struct atsi_graph_state **states;
+    uint32_t room_values, room_nodes, room_kv, room_states;
 };
 
 static void graph_free(void *arg)
@@ -28,6 +29,9 @@ static void graph_free(void *arg)
         free(a->nodes[i]);
     for (uint32_t i = 0; i < a->g.n_kv; i++)
         free(a->kv[i]);
+    for (uint32_t i = 0; i < a->g.n_states; i++)
+        free(a->states[i]); /* the name lies behind the struct */
+    free(a->states);
     free(a->values);
     free(a->nodes);
     free(a->kv);
@@ -165,8 +169,7 @@ int32_t arch_constant(struct arch_builder *b, const char *name, uint64_t n, cons
     return index;
 }
 
-/* A vector the kernels read as f32 (norms, biases, frequencies). */
-static void need_f32(struct arch_builder *b, int32_t w)
+void arch_need_f32(struct arch_builder *b, int32_t w)
 {
     const struct atsi_tensor *t;
     if (b->rc != ATSI_OK || w < 0)
@@ -198,7 +201,15 @@ static bool room(struct arch_builder *b, void *array, uint32_t n, uint32_t *cap)
     return true;
 }
 
-static int32_t add_value(struct arch_builder *b, const char *name, uint32_t type, uint64_t width)
+static void layer_name(const struct arch_builder *b, const char *name, char *out, size_t size)
+{
+    if (b->layer >= 0)
+        (void)snprintf(out, size, "%s-%d", name, b->layer);
+    else
+        (void)snprintf(out, size, "%s", name);
+}
+
+int32_t arch_value_add(struct arch_builder *b, const char *name, uint32_t type, uint64_t width)
 {
     struct arch_graph *a = b->graph;
     struct atsi_graph_value *v;
@@ -210,10 +221,7 @@ static int32_t add_value(struct arch_builder *b, const char *name, uint32_t type
         arch_fail(b, ATSI_ENOMEM, "out of memory building the graph");
         return -1;
     }
-    if (b->layer >= 0)
-        (void)snprintf((char *)(v + 1), size - sizeof *v, "%s-%d", name, b->layer);
-    else
-        (void)snprintf((char *)(v + 1), size - sizeof *v, "%s", name);
+    layer_name(b, name, (char *)(v + 1), size - sizeof *v);
     *v = (struct atsi_graph_value){sizeof *v, type, width, (const char *)(v + 1)};
     a->values[a->g.n_values] = v;
     return (int32_t)a->g.n_values++;
@@ -222,11 +230,11 @@ static int32_t add_value(struct arch_builder *b, const char *name, uint32_t type
 static bool starts_item(uint32_t kind)
 {
     return kind == ATSI_OP_EMBED || kind == ATSI_OP_MATMUL || kind == ATSI_OP_MATMUL_ID ||
-           kind == ATSI_OP_ATTN;
+           kind == ATSI_OP_ATTN || kind == ATSI_OP_DELTA_NET;
 }
 
-/* A node of the current layer and item; NULL after a failure. */
-static struct atsi_graph_node *add_node(struct arch_builder *b, uint32_t kind, int32_t dst)
+/* The choice of experts belongs to the router before it. */
+struct atsi_graph_node *arch_node_add(struct arch_builder *b, uint32_t kind, int32_t dst)
 {
     struct arch_graph *a = b->graph;
     struct atsi_graph_node *n;
@@ -240,33 +248,80 @@ static struct atsi_graph_node *add_node(struct arch_builder *b, uint32_t kind, i
     *n = (struct atsi_graph_node){.struct_size = sizeof *n,
                                   .kind = kind,
                                   .flags = b->flags,
-                                  .item = b->n_items,
+                                  .item = kind == ATSI_OP_TOPK ? b->n_items - 1 : b->n_items,
                                   .role = b->role,
                                   .layer = b->layer,
                                   .src = {-1, -1, -1, -1},
                                   .weight = {-1, -1},
                                   .dst = {dst, -1},
-                                  .kv = -1};
+                                  .kv = -1,
+                                  .state = -1};
     if (starts_item(kind))
         b->n_items++;
     a->nodes[a->g.n_nodes++] = n;
     return n;
 }
 
-static uint64_t width(const struct arch_builder *b, int32_t v)
+/* A zeroed entry of one of the arrays of pointers; NULL after a failure. */
+static void *add_entry(struct arch_builder *b, void *array, uint32_t *n, uint32_t *cap, size_t size)
+{
+    void *entry, **at;
+    if (!room(b, array, *n, cap))
+        return NULL;
+    entry = calloc(1, size);
+    if (entry == NULL) {
+        arch_fail(b, ATSI_ENOMEM, "out of memory building the graph");
+        return NULL;
+    }
+    memcpy(&at, array, sizeof at);
+    memcpy((unsigned char *)at + *n * sizeof entry, &entry, sizeof entry);
+    (*n)++;
+    return entry;
+}
+
+int32_t arch_kv_add(struct arch_builder *b, uint32_t n_head_kv, uint32_t window)
+{
+    struct arch_graph *a = b->graph;
+    struct atsi_graph_kv *kv =
+        add_entry(b, &a->kv, &a->g.n_kv, &a->room_kv, sizeof(struct atsi_graph_kv));
+    if (kv == NULL)
+        return -1;
+    *kv = (struct atsi_graph_kv){.struct_size = sizeof *kv,
+                                 .n_head_kv = n_head_kv,
+                                 .head_dim_k = b->hp.head_dim_k,
+                                 .head_dim_v = b->hp.head_dim_v,
+                                 .layer = b->layer,
+                                 .window = window};
+    return (int32_t)a->g.n_kv - 1;
+}
+
+int32_t arch_state_add(struct arch_builder *b, const char *name, struct arch_shape shape)
+{
+    struct arch_graph *a = b->graph;
+    size_t size = sizeof(struct atsi_graph_state) + strlen(name) + 16;
+    struct atsi_graph_state *s = add_entry(b, &a->states, &a->g.n_states, &a->room_states, size);
+    if (s == NULL)
+        return -1;
+    layer_name(b, name, (char *)(s + 1), size - sizeof *s);
+    *s = (struct atsi_graph_state){
+        .struct_size = sizeof *s, .layer = b->layer, .name = (const char *)(s + 1)};
+    for (int d = 0; d < 3; d++)
+        s->ne[d] = shape.ne[d] != 0 ? shape.ne[d] : 1;
+    return (int32_t)a->g.n_states - 1;
+}
+
+uint64_t arch_width(const struct arch_builder *b, int32_t v)
 {
     return b->graph->values[v]->width;
 }
 
-static uint64_t ne(const struct arch_builder *b, int32_t w, uint32_t dim)
+uint64_t arch_ne(const struct arch_builder *b, int32_t w, uint32_t dim)
 {
     const struct atsi_tensor *t = gguf_tensor(b->m, w);
     return dim < t->n_dims ? t->ne[dim] : 1;
 }
 
-/* The inputs of an operation exist and the width fits the weight: our own bug otherwise, but never
- * a crash. */
-static bool ready(struct arch_builder *b, int32_t x, int32_t y)
+bool arch_ready(struct arch_builder *b, int32_t x, int32_t y)
 {
     if (b->rc == ATSI_OK && (x < 0 || y < 0))
         arch_fail(b, ATSI_EINVAL, "an operation of architecture %s lacks an input",
@@ -274,217 +329,12 @@ static bool ready(struct arch_builder *b, int32_t x, int32_t y)
     return b->rc == ATSI_OK;
 }
 
-static bool fits(struct arch_builder *b, const char *name, int32_t x, uint64_t want)
+bool arch_fits(struct arch_builder *b, const char *name, int32_t x, uint64_t want)
 {
-    if (width(b, x) != want)
+    if (arch_width(b, x) != want)
         arch_fail(b, ATSI_EFORMAT, "%s: input of width %llu meets a weight of width %llu", name,
-                  (unsigned long long)width(b, x), (unsigned long long)want);
+                  (unsigned long long)arch_width(b, x), (unsigned long long)want);
     return b->rc == ATSI_OK;
-}
-
-/* ---------------------------------------------------------------- nodes */
-int32_t arch_input(struct arch_builder *b, const char *name)
-{
-    return b->rc == ATSI_OK ? add_value(b, name, ATSI_TYPE_I32, 1) : -1;
-}
-
-/* The common shape: one output, up to two inputs, one weight. */
-static int32_t simple(struct arch_builder *b, uint32_t kind, const char *name, uint64_t out_width,
-                      int32_t x, int32_t y, int32_t w, struct atsi_graph_node **node_out)
-{
-    int32_t dst = add_value(b, name, ATSI_TYPE_F32, out_width);
-    struct atsi_graph_node *n = add_node(b, kind, dst);
-    if (n == NULL)
-        return -1;
-    n->src[0] = x;
-    n->src[1] = y;
-    n->weight[0] = w;
-    if (node_out != NULL)
-        *node_out = n;
-    return dst;
-}
-
-int32_t arch_embed(struct arch_builder *b, const char *name, int32_t ids, int32_t table)
-{
-    if (!ready(b, ids, table))
-        return -1;
-    return simple(b, ATSI_OP_EMBED, name, ne(b, table, 0), ids, -1, table, NULL);
-}
-
-int32_t arch_rms_norm(struct arch_builder *b, const char *name, int32_t x, int32_t w)
-{
-    struct atsi_graph_node *n = NULL;
-    int32_t out;
-    if (!ready(b, x, w))
-        return -1;
-    need_f32(b, w);
-    if (width(b, x) % ne(b, w, 0) != 0)
-        arch_fail(b, ATSI_EFORMAT, "%s: norm of %llu over a row of %llu", name,
-                  (unsigned long long)ne(b, w, 0), (unsigned long long)width(b, x));
-    if (b->rc != ATSI_OK)
-        return -1;
-    out = simple(b, ATSI_OP_RMS_NORM, name, width(b, x), x, -1, w, &n);
-    if (n != NULL)
-        n->p.norm.eps = b->hp.norm_eps;
-    return out;
-}
-
-int32_t arch_matmul(struct arch_builder *b, const char *name, int32_t x, int32_t w, int32_t bias)
-{
-    struct atsi_graph_node *n = NULL;
-    int32_t out;
-    need_f32(b, bias);
-    if (!ready(b, x, w) || !fits(b, name, x, ne(b, w, 0)))
-        return -1;
-    out = simple(b, ATSI_OP_MATMUL, name, ne(b, w, 1), x, -1, w, &n);
-    if (n != NULL)
-        n->weight[1] = bias;
-    return out;
-}
-
-int32_t arch_rope_table(struct arch_builder *b, const char *name, int32_t pos, int32_t freqs,
-                        float magnitude)
-{
-    struct atsi_graph_node *n = NULL;
-    int32_t out;
-    if (!ready(b, pos, freqs))
-        return -1;
-    out = simple(b, ATSI_OP_ROPE_TABLE, name, 2 * ne(b, freqs, 0), pos, -1, freqs, &n);
-    if (n != NULL) {
-        n->p.rope.n_rot = b->hp.n_rot;
-        n->p.rope.magnitude = magnitude;
-    }
-    return out;
-}
-
-int32_t arch_rope(struct arch_builder *b, const char *name, int32_t x, int32_t table,
-                  uint32_t n_head, uint32_t head_dim, uint32_t mode)
-{
-    struct atsi_graph_node *n = NULL;
-    int32_t out;
-    if (!ready(b, x, table) || !fits(b, name, x, (uint64_t)n_head * head_dim))
-        return -1;
-    out = simple(b, ATSI_OP_ROPE, name, width(b, x), x, table, -1, &n);
-    if (n != NULL) {
-        n->p.rope.n_head = n_head;
-        n->p.rope.head_dim = head_dim;
-        n->p.rope.n_rot = b->hp.n_rot;
-        n->p.rope.mode = mode;
-    }
-    return out;
-}
-
-static int32_t add_kv(struct arch_builder *b, uint32_t n_head_kv)
-{
-    struct arch_graph *a = b->graph;
-    struct atsi_graph_kv *kv;
-    if (!room(b, &a->kv, a->g.n_kv, &a->room_kv))
-        return -1;
-    kv = calloc(1, sizeof *kv);
-    if (kv == NULL) {
-        arch_fail(b, ATSI_ENOMEM, "out of memory building the graph");
-        return -1;
-    }
-    *kv =
-        (struct atsi_graph_kv){sizeof *kv, n_head_kv, b->hp.head_dim_k, b->hp.head_dim_v, b->layer};
-    a->kv[a->g.n_kv] = kv;
-    return (int32_t)a->g.n_kv++;
-}
-
-int32_t arch_attn(struct arch_builder *b, const char *name, int32_t q, int32_t k, int32_t v,
-                  int32_t pos)
-{
-    const struct arch_hparams *hp = &b->hp;
-    uint32_t h, hkv;
-    struct atsi_graph_node *n = NULL;
-    int32_t out, kv;
-    if (!ready(b, q, k) || !ready(b, v, pos))
-        return -1;
-    h = hp->n_head[b->layer];
-    hkv = hp->n_head_kv[b->layer];
-    if (!fits(b, name, q, (uint64_t)h * hp->head_dim_k) ||
-        !fits(b, name, k, (uint64_t)hkv * hp->head_dim_k) ||
-        !fits(b, name, v, (uint64_t)hkv * hp->head_dim_v))
-        return -1;
-    kv = add_kv(b, hkv);
-    out = simple(b, ATSI_OP_ATTN, name, (uint64_t)h * hp->head_dim_v, q, k, -1, &n);
-    if (n == NULL)
-        return -1;
-    n->src[2] = v;
-    n->src[3] = pos;
-    n->kv = kv;
-    n->role = ATSI_ROLE_ATTN;
-    n->p.attn.n_head = h;
-    n->p.attn.n_head_kv = hkv;
-    n->p.attn.head_dim_k = hp->head_dim_k;
-    n->p.attn.head_dim_v = hp->head_dim_v;
-    n->p.attn.scale = hp->attn_scale;
-    return out;
-}
-
-int32_t arch_swiglu(struct arch_builder *b, const char *name, int32_t gate, int32_t up)
-{
-    if (!ready(b, gate, up) || !fits(b, name, gate, width(b, up)))
-        return -1;
-    return simple(b, ATSI_OP_SWIGLU, name, width(b, up), gate, up, -1, NULL);
-}
-
-int32_t arch_add(struct arch_builder *b, const char *name, int32_t x, int32_t y)
-{
-    if (!ready(b, x, y) || !fits(b, name, x, width(b, y)))
-        return -1;
-    return simple(b, ATSI_OP_ADD, name, width(b, x), x, y, -1, NULL);
-}
-
-int32_t arch_topk(struct arch_builder *b, int32_t logits, uint32_t k, int32_t *weights_out)
-{
-    int32_t ids, weights;
-    struct atsi_graph_node *n;
-    *weights_out = -1;
-    if (!ready(b, logits, 0))
-        return -1;
-    ids = add_value(b, "ffn_moe_topk", ATSI_TYPE_I32, k);
-    weights = add_value(b, "ffn_moe_weights_norm", ATSI_TYPE_F32, k);
-    n = add_node(b, ATSI_OP_TOPK, ids);
-    if (n == NULL || weights < 0)
-        return -1;
-    n->src[0] = logits;
-    n->dst[1] = weights;
-    n->p.moe.n_used = k;
-    *weights_out = weights;
-    return ids;
-}
-
-int32_t arch_matmul_id(struct arch_builder *b, const char *name, int32_t x, int32_t ids, int32_t w,
-                       int32_t bias)
-{
-    struct atsi_graph_node *n = NULL;
-    uint64_t k;
-    int32_t out;
-    need_f32(b, bias);
-    if (!ready(b, x, ids) || !ready(b, w, 0))
-        return -1;
-    k = width(b, ids);
-    if (width(b, x) != ne(b, w, 0) && !fits(b, name, x, k * ne(b, w, 0)))
-        return -1;
-    out = simple(b, ATSI_OP_MATMUL_ID, name, k * ne(b, w, 1), x, ids, w, &n);
-    if (n != NULL) {
-        n->weight[1] = bias;
-        n->p.moe.n_used = (uint32_t)k;
-    }
-    return out;
-}
-
-int32_t arch_moe_sum(struct arch_builder *b, const char *name, int32_t y, int32_t weights)
-{
-    struct atsi_graph_node *n = NULL;
-    int32_t out;
-    if (!ready(b, y, weights))
-        return -1;
-    out = simple(b, ATSI_OP_MOE_SUM, name, width(b, y) / width(b, weights), y, weights, -1, &n);
-    if (n != NULL)
-        n->p.moe.n_used = (uint32_t)width(b, weights);
-    return out;
 }
 
 /* ---------------------------------------------------------------- the end */
@@ -527,6 +377,7 @@ int arch_builder_finish(struct arch_builder *b, int32_t in_ids, int32_t in_pos, 
     a->g.values = (const struct atsi_graph_value *const *)a->values;
     a->g.nodes = (const struct atsi_graph_node *const *)a->nodes;
     a->g.kv = (const struct atsi_graph_kv *const *)a->kv;
+    a->g.states = (const struct atsi_graph_state *const *)a->states;
     a->g.n_items = b->n_items;
     a->g.in_ids = in_ids;
     a->g.in_pos = in_pos;

@@ -14,18 +14,26 @@
 #define MAX_VOCAB (1u << 24)
 #define MAX_EXPERTS 1024u
 
-static void get(struct arch_builder *b, const char *key, enum gguf_need need, uint32_t min,
-                uint32_t max, uint32_t *inout)
+void arch_get_u32(struct arch_builder *b, const char *key, enum gguf_need need, uint32_t min,
+                  uint32_t max, uint32_t *inout)
 {
     if (b->rc == ATSI_OK)
         b->rc = gguf_get_u32(b->m, key, need, min, max, inout, b->err);
 }
 
-static void get_layers(struct arch_builder *b, const char *key, enum gguf_need need, uint32_t min,
-                       uint32_t max, uint32_t *inout)
+void arch_get_u32_layers(struct arch_builder *b, const char *key, enum gguf_need need, uint32_t min,
+                         uint32_t max, uint32_t *inout)
 {
     if (b->rc == ATSI_OK)
         b->rc = gguf_get_u32_layers(b->m, key, need, min, max, b->hp.n_block, inout, b->err);
+}
+
+void arch_get_sections(struct arch_builder *b, enum gguf_need need, uint32_t out[4])
+{
+    out[0] = out[1] = out[2] = out[3] = 0;
+    if (b->rc == ATSI_OK)
+        b->rc =
+            gguf_get_u32_layers(b->m, ".rope.dimension_sections", need, 0, 1024, 4, out, b->err);
 }
 
 static void get_f32(struct arch_builder *b, const char *key, enum gguf_need need, float *inout)
@@ -42,7 +50,7 @@ static void read_vocab(struct arch_builder *b)
     if (b->rc == ATSI_OK)
         b->rc = gguf_get_array_len(b->m, "tokenizer.ggml.tokens", GGUF_OPTIONAL, ATSI_META_STRING,
                                    &n, b->err);
-    get(b, ".vocab_size", GGUF_OPTIONAL, 1, MAX_VOCAB, &named);
+    arch_get_u32(b, ".vocab_size", GGUF_OPTIONAL, 1, MAX_VOCAB, &named);
     if (n > MAX_VOCAB)
         arch_fail(b, ATSI_EFORMAT, "tokenizer.ggml.tokens: %llu entries, at most %u are sensible",
                   (unsigned long long)n, MAX_VOCAB);
@@ -58,10 +66,10 @@ static void read_attention(struct arch_builder *b)
 {
     struct arch_hparams *hp = &b->hp;
     uint32_t dim = 0;
-    get_layers(b, ".attention.head_count", GGUF_REQUIRED, 1, MAX_HEADS, hp->n_head);
+    arch_get_u32_layers(b, ".attention.head_count", GGUF_REQUIRED, 1, MAX_HEADS, hp->n_head);
     for (uint32_t i = 0; i < hp->n_block; i++)
         hp->n_head_kv[i] = hp->n_head[i];
-    get_layers(b, ".attention.head_count_kv", GGUF_OPTIONAL, 1, MAX_HEADS, hp->n_head_kv);
+    arch_get_u32_layers(b, ".attention.head_count_kv", GGUF_OPTIONAL, 1, MAX_HEADS, hp->n_head_kv);
     for (uint32_t i = 0; i < hp->n_block && b->rc == ATSI_OK; i++)
         if (hp->n_head[i] % hp->n_head_kv[i] != 0)
             arch_fail(b, ATSI_EFORMAT,
@@ -71,8 +79,8 @@ static void read_attention(struct arch_builder *b)
         return;
     dim = hp->n_embd / hp->n_head[0];
     hp->head_dim_k = hp->head_dim_v = dim;
-    get(b, ".attention.key_length", GGUF_OPTIONAL, 2, MAX_HEAD_DIM, &hp->head_dim_k);
-    get(b, ".attention.value_length", GGUF_OPTIONAL, 2, MAX_HEAD_DIM, &hp->head_dim_v);
+    arch_get_u32(b, ".attention.key_length", GGUF_OPTIONAL, 2, MAX_HEAD_DIM, &hp->head_dim_k);
+    arch_get_u32(b, ".attention.value_length", GGUF_OPTIONAL, 2, MAX_HEAD_DIM, &hp->head_dim_v);
     if (b->rc == ATSI_OK &&
         (hp->head_dim_k == 0 || hp->head_dim_k % 2 != 0 || hp->head_dim_v == 0 ||
          hp->head_dim_k > MAX_HEAD_DIM || hp->head_dim_v > MAX_HEAD_DIM))
@@ -80,7 +88,7 @@ static void read_attention(struct arch_builder *b)
                   "head dimensions %u (keys) and %u (values): keys must be even, both 1..%u",
                   hp->head_dim_k, hp->head_dim_v, MAX_HEAD_DIM);
     hp->n_rot = hp->head_dim_k;
-    get(b, ".rope.dimension_count", GGUF_OPTIONAL, 2, hp->head_dim_k, &hp->n_rot);
+    arch_get_u32(b, ".rope.dimension_count", GGUF_OPTIONAL, 2, hp->head_dim_k, &hp->n_rot);
     if (b->rc == ATSI_OK && hp->n_rot % 2 != 0)
         arch_fail(b, ATSI_EFORMAT, "rope.dimension_count %u is odd", hp->n_rot);
     hp->attn_scale = 0;
@@ -92,28 +100,28 @@ static void read_attention(struct arch_builder *b)
 static void read_experts(struct arch_builder *b)
 {
     struct arch_hparams *hp = &b->hp;
-    get(b, ".expert_count", GGUF_OPTIONAL, 0, MAX_EXPERTS, &hp->n_expert);
+    arch_get_u32(b, ".expert_count", GGUF_OPTIONAL, 0, MAX_EXPERTS, &hp->n_expert);
     if (hp->n_expert == 0)
         return;
-    get(b, ".expert_used_count", GGUF_REQUIRED, 1, MAX_EXPERTS, &hp->n_expert_used);
+    arch_get_u32(b, ".expert_used_count", GGUF_REQUIRED, 1, MAX_EXPERTS, &hp->n_expert_used);
     if (hp->n_expert_used > hp->n_expert)
         arch_fail(b, ATSI_EFORMAT, "expert_used_count %u is more than expert_count %u",
                   hp->n_expert_used, hp->n_expert);
-    get(b, ".expert_feed_forward_length", GGUF_OPTIONAL, 1, MAX_FF, &hp->n_ff_expert);
+    arch_get_u32(b, ".expert_feed_forward_length", GGUF_OPTIONAL, 1, MAX_FF, &hp->n_ff_expert);
 }
 
 void arch_read_hparams(struct arch_builder *b)
 {
     struct arch_hparams *hp = &b->hp;
     uint32_t nextn = 0;
-    get(b, ".block_count", GGUF_REQUIRED, 1, ARCH_MAX_LAYERS, &hp->n_block);
+    arch_get_u32(b, ".block_count", GGUF_REQUIRED, 1, ARCH_MAX_LAYERS, &hp->n_block);
     if (b->rc != ATSI_OK)
         return;
-    get(b, ".nextn_predict_layers", GGUF_OPTIONAL, 0, hp->n_block - 1, &nextn);
+    arch_get_u32(b, ".nextn_predict_layers", GGUF_OPTIONAL, 0, hp->n_block - 1, &nextn);
     hp->n_layer = hp->n_block - nextn;
-    get(b, ".embedding_length", GGUF_REQUIRED, 1, MAX_EMBD, &hp->n_embd);
-    get(b, ".context_length", GGUF_REQUIRED, 1, INT32_MAX, &hp->n_ctx_train);
-    get_layers(b, ".feed_forward_length", GGUF_OPTIONAL, 0, MAX_FF, hp->n_ff);
+    arch_get_u32(b, ".embedding_length", GGUF_REQUIRED, 1, MAX_EMBD, &hp->n_embd);
+    arch_get_u32(b, ".context_length", GGUF_REQUIRED, 1, INT32_MAX, &hp->n_ctx_train);
+    arch_get_u32_layers(b, ".feed_forward_length", GGUF_OPTIONAL, 0, MAX_FF, hp->n_ff);
     get_f32(b, ".attention.layer_norm_rms_epsilon", GGUF_REQUIRED, &hp->norm_eps);
     if (b->rc == ATSI_OK && !(hp->norm_eps >= 0 && hp->norm_eps < 1))
         arch_fail(b, ATSI_EFORMAT, "attention.layer_norm_rms_epsilon %g: expected 0..1",

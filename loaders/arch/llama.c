@@ -7,6 +7,6 @@
 int arch_llama(struct atsi_loaded *m, struct atsi_err *err)
 {
     static const struct arch_decoder d = {
-        .rope_mode = ATSI_ROPE_PAIRS, .ffn_bias = true, .experts_by_ff = true};
+        .rope_mode = ATSI_ROPE_PAIRS, .ffn_bias = true, .experts_by_ff = true, ARCH_FFN_NORM};
     return arch_build_decoder(m, &d, err);
 }

@@ -5,6 +5,7 @@
 
 int arch_qwen2(struct atsi_loaded *m, struct atsi_err *err)
 {
-    static const struct arch_decoder d = {.rope_mode = ATSI_ROPE_HALVES, .output_bias = true};
+    static const struct arch_decoder d = {
+        .rope_mode = ATSI_ROPE_HALVES, .output_bias = true, ARCH_FFN_NORM};
     return arch_build_decoder(m, &d, err);
 }

@@ -5,6 +5,7 @@
 
 int arch_qwen3(struct atsi_loaded *m, struct atsi_err *err)
 {
-    static const struct arch_decoder d = {.rope_mode = ATSI_ROPE_HALVES, .qk_norm = true};
+    static const struct arch_decoder d = {
+        .rope_mode = ATSI_ROPE_HALVES, .qk_norm = true, ARCH_FFN_NORM};
     return arch_build_decoder(m, &d, err);
 }

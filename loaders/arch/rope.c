@@ -117,7 +117,7 @@ void arch_rope_setup(struct arch_builder *b, int32_t pos, int32_t *table_out)
         const struct atsi_tensor *t = gguf_tensor(b->m, w);
         if (t->type != ATSI_TYPE_F32)
             arch_fail(b, ATSI_ENOTSUP, "tensor rope_freqs.weight must be F32");
-        divisors = t->data;
+        divisors = t->data; /* NULL when the graph is for planning only */
     }
     for (uint32_t i = 0; i < half && b->rc == ATSI_OK; i++) {
         double d = divisors != NULL ? (double)divisors[i] : 1.0;

@@ -41,6 +41,8 @@ static int gguf_open(const struct atsi_host *host, const char *path,
         memcpy(&p, params, params->struct_size < sizeof p ? params->struct_size : sizeof p);
     if (p.mode > ATSI_LOAD_DIRECT)
         return atsi_fail(err, ATSI_EINVAL, "load mode %" PRIu32 " is not in 0..2", p.mode);
+    if (p.no_weights > ATSI_PLAN_ONLY)
+        return atsi_fail(err, ATSI_EINVAL, "no_weights %" PRIu32 " is not in 0..2", p.no_weights);
     return gguf_loaded_open(host, path, &p, out, err);
 }
 
@@ -68,12 +70,14 @@ static int gguf_graph(struct atsi_loaded *m, const struct atsi_graph **out, stru
     if (m->info.file_kind != ATSI_FILE_MODEL)
         return atsi_fail(err, ATSI_ENOTSUP, "%s: is %s: it cannot generate text", path,
                          gguf_loaded_what(m, what));
-    if (m->no_weights)
+    if (m->no_weights == ATSI_NO_WEIGHTS)
         return atsi_fail(err, ATSI_ENOTSUP, "%s: opened without weights, so there is no graph",
                          path);
     if (m->graph == NULL && m->graph_status == ATSI_OK) {
         m->graph_err.struct_size = sizeof m->graph_err;
-        m->graph_status = arch_build_graph(m, &m->graph_err);
+        m->graph_status = gguf_loaded_check_types(m, &m->graph_err);
+        if (m->graph_status == ATSI_OK)
+            m->graph_status = arch_build_graph(m, &m->graph_err);
     }
     if (m->graph_status != ATSI_OK)
         return atsi_fail(err, m->graph_status, "%s: %s", path, m->graph_err.msg);

@@ -169,8 +169,7 @@ static int index_tensors(struct atsi_loaded *m, struct atsi_err *err)
     return st == ATSI_OK ? st : atsi_fail(err, st, "no memory for the index of the tensors");
 }
 
-/* Types without kernels are fine to look at, not to compute with. */
-static int check_types(const struct atsi_loaded *m, struct atsi_err *err)
+int gguf_loaded_check_types(const struct atsi_loaded *m, struct atsi_err *err)
 {
     char shown[GGUF_SHOW];
     for (uint32_t i = 0; i < m->info.n_tensors; i++) {
@@ -204,7 +203,7 @@ static int load_data(struct atsi_loaded *m, const struct atsi_load_params *param
                      struct atsi_err *err)
 {
     char shown[GGUF_SHOW_PATH];
-    int st = check_types(m, err);
+    int st = gguf_loaded_check_types(m, err);
     if (st != ATSI_OK)
         return gguf_context(err, st, "%s", gguf_show_path(m->shards[0].path, shown));
     st = gguf_data_load(m->shards, m->n_shards, params, m->host, err);
@@ -264,12 +263,12 @@ int gguf_loaded_open(const struct atsi_host *host, const char *path,
     if (m == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "no memory for a model");
     m->host = host;
-    m->no_weights = params->no_weights != 0;
+    m->no_weights = params->no_weights;
     st = gguf_split_open(path, &m->shards, &m->n_shards, err);
     if (st == ATSI_OK)
         st = assemble(m, err);
     /* Files that are no models have no graph and need no data. */
-    if (st == ATSI_OK && !m->no_weights && m->info.file_kind == ATSI_FILE_MODEL)
+    if (st == ATSI_OK && m->no_weights == 0 && m->info.file_kind == ATSI_FILE_MODEL)
         st = load_data(m, params, err);
     if (st == ATSI_OK)
         st = finish_files(m, err);

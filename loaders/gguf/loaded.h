@@ -24,7 +24,7 @@ struct atsi_loaded {
     uint32_t n_shards;
     struct atsi_loaded_info info;
     char format[16], arch[64];
-    bool no_weights;
+    uint32_t no_weights; /* as in the parameters */
 
     struct atsi_tensor *file_tensors;   /* info.n_tensors */
     char *names;                        /* their names, NUL-terminated, one after the other */
@@ -47,6 +47,8 @@ int gguf_loaded_open(const struct atsi_host *host, const char *path,
                      const struct atsi_load_params *params, struct atsi_loaded **out,
                      struct atsi_err *err);
 void gguf_loaded_close(struct atsi_loaded *m); /* NULL is allowed */
+/* Types without kernels are fine to look at, not to compute with: ATSI_ENOTSUP. */
+int gguf_loaded_check_types(const struct atsi_loaded *m, struct atsi_err *err);
 /* "an adapter (general.type 'adapter')" and the like, for refusals, into buf. */
 const char *gguf_loaded_what(const struct atsi_loaded *m, char buf[160]);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Attention of one token for the query heads that share a KV head: scores, softmax, weighted sum of
- * values, all in f32; cache rows are f16 or f32.
+ * values, all in f32; cache rows are f32, f16 or Q8_0, in one run, or in two when a ring begins
+ * anew.
  *
  * Every row of K is opened once for up to three heads and every row of V for up to two.  What one
  * head adds up, and in which order, does not depend on the heads beside it:
@@ -9,6 +10,7 @@
  *   out[j] = sum over cells in order (fused) of probability times value.
  */
 #include <math.h>
+#include <stddef.h>
 
 #include "kernels.h"
 #include "simd.h"
@@ -21,41 +23,59 @@ enum {
     V_HEADS = 2
 };
 
-CPU_INLINE size_t elem_bytes(bool f16)
+CPU_INLINE size_t row_bytes(uint32_t type, size_t n)
 {
-    return f16 ? sizeof(uint16_t) : sizeof(float);
+    if (type == ATSI_TYPE_Q8_0)
+        return n / 32 * sizeof(struct atsi_block_q8_0);
+    return n * (type == ATSI_TYPE_F16 ? sizeof(uint16_t) : sizeof(float));
 }
 
-/* Eight elements of a cache row, or the first n and zeros. */
-CPU_INLINE __m256 cache8(const uint8_t *p, bool f16)
+/* The scale of the block that element i of a row belongs to; only Q8_0 has blocks. */
+CPU_INLINE float block_scale(uint32_t type, const uint8_t *row, size_t i)
 {
-    return f16 ? _mm256_cvtph_ps(load128(p)) : _mm256_loadu_ps((const float *)(const void *)p);
+    return type == ATSI_TYPE_Q8_0 ? f16_at(row + row_bytes(type, i)) : 0;
 }
 
-CPU_INLINE __m256 cache_part(const uint8_t *p, uint32_t n, bool f16)
+/* Elements i .. i+7 of a cache row; d: the scale of their block.  d * q is exact in f32. */
+CPU_INLINE __m256 cache8(uint32_t type, const uint8_t *row, size_t i, float d)
+{
+    const uint8_t *p = row + row_bytes(type, i);
+    if (type == ATSI_TYPE_F32)
+        return _mm256_loadu_ps((const float *)(const void *)p);
+    if (type == ATSI_TYPE_F16)
+        return _mm256_cvtph_ps(load128(p));
+    p += offsetof(struct atsi_block_q8_0, qs) + i % 32;
+    __m128i q = _mm_loadl_epi64((const __m128i *)(const void *)p);
+    return _mm256_mul_ps(_mm256_set1_ps(d), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q)));
+}
+
+/* The last n < 8 elements of a row, from i on, and zeros; rows of Q8_0 have no such end. */
+CPU_INLINE __m256 cache_part(uint32_t type, const uint8_t *row, size_t i, uint32_t n)
 {
     float b[8] = {0}; /* n f16 fill less than half of it */
-    memcpy(b, p, n * elem_bytes(f16));
-    return f16 ? _mm256_cvtph_ps(load128(b)) : _mm256_loadu_ps(b);
+    memcpy(b, row + row_bytes(type, i), row_bytes(type, n));
+    return type == ATSI_TYPE_F16 ? _mm256_cvtph_ps(load128(b)) : _mm256_loadu_ps(b);
 }
 
-/* Eight lanes of each of four sums, added: [0] = ((l0 + l1) + (l2 + l3)) + ((l4 + l5) + ...). */
-CPU_INLINE __m128 sum_lanes4(const __m256 s[4])
+/* Row of cell c of keys or values. */
+CPU_INLINE const uint8_t *cell_row(const struct cpu_attn_args *a, const void *first,
+                                   const void *second, uint32_t c, size_t bytes)
 {
-    __m256 h = _mm256_hadd_ps(_mm256_hadd_ps(s[0], s[1]), _mm256_hadd_ps(s[2], s[3]));
-    return _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    return c < a->n_first ? (const uint8_t *)first + c * bytes
+                          : (const uint8_t *)second + (c - a->n_first) * bytes;
 }
 
 /* Scores of four cells (n of which are there) for H heads; score rows are `stride` apart. */
-CPU_INLINE void score_cells(const struct cpu_attn_args *a, uint32_t head, int H, bool f16,
+CPU_INLINE void score_cells(const struct cpu_attn_args *a, uint32_t head, int H, uint32_t type,
                             uint32_t cell, float *score, size_t stride)
 {
-    const size_t bytes = a->dk * elem_bytes(f16);
+    const size_t bytes = row_bytes(type, a->dk);
     const uint32_t last = a->n_kv - 1;
     const uint8_t *k[CELLS];
+    float d[CELLS] = {0};
     __m256 s[K_HEADS][CELLS];
     for (uint32_t c = 0; c < CELLS; c++)
-        k[c] = (const uint8_t *)a->k + (cell + c < last ? cell + c : last) * bytes;
+        k[c] = cell_row(a, a->k, a->k2, cell + c < last ? cell + c : last, bytes);
     for (int h = 0; h < H; h++)
         for (int c = 0; c < CELLS; c++)
             s[h][c] = _mm256_setzero_ps();
@@ -63,8 +83,10 @@ CPU_INLINE void score_cells(const struct cpu_attn_args *a, uint32_t head, int H,
     uint32_t i = 0;
     for (; i + 8 <= a->dk; i += 8) {
         __m256 v[CELLS];
+        for (int c = 0; c < CELLS && i % 32 == 0; c++)
+            d[c] = block_scale(type, k[c], i);
         for (int c = 0; c < CELLS; c++)
-            v[c] = cache8(k[c] + i * elem_bytes(f16), f16);
+            v[c] = cache8(type, k[c], i, d[c]);
         for (int h = 0; h < H; h++)
             for (int c = 0; c < CELLS; c++)
                 s[h][c] =
@@ -73,44 +95,46 @@ CPU_INLINE void score_cells(const struct cpu_attn_args *a, uint32_t head, int H,
     for (int h = 0; h < H && i < a->dk; h++)
         for (int c = 0; c < CELLS; c++)
             s[h][c] = _mm256_fmadd_ps(
-                cache_part(k[c] + i * elem_bytes(f16), a->dk - i, f16),
+                cache_part(type, k[c], i, a->dk - i),
                 _mm256_maskload_ps(q + (size_t)h * a->dk + i, lane_mask(a->dk - i)), s[h][c]);
     for (int h = 0; h < H; h++)
         _mm_storeu_ps(score + (size_t)h * stride + cell,
                       _mm_mul_ps(sum_lanes4(s[h]), _mm_set1_ps(a->scale)));
 }
 
-CPU_INLINE void score_heads(const struct cpu_attn_args *a, uint32_t head, int H, bool f16,
+CPU_INLINE void score_heads(const struct cpu_attn_args *a, uint32_t head, int H, uint32_t type,
                             float *score, size_t stride)
 {
     for (uint32_t cell = 0; cell < a->n_kv; cell += CELLS)
-        score_cells(a, head, H, f16, cell, score + (size_t)head * stride, stride);
+        score_cells(a, head, H, type, cell, score + (size_t)head * stride, stride);
 }
 
-CPU_INLINE void scores(const struct cpu_attn_args *a, bool f16, size_t stride)
+CPU_INLINE void scores(const struct cpu_attn_args *a, uint32_t type, size_t stride)
 {
     uint32_t h = 0;
     while (h < a->n_q) {
         const uint32_t left = a->n_q - h;
         if (left == 1) {
-            score_heads(a, h, 1, f16, a->score, stride);
+            score_heads(a, h, 1, type, a->score, stride);
             h += 1;
         } else if (left == 2 || left == 4) {
-            score_heads(a, h, 2, f16, a->score, stride);
+            score_heads(a, h, 2, type, a->score, stride);
             h += 2;
         } else {
-            score_heads(a, h, K_HEADS, f16, a->score, stride);
+            score_heads(a, h, K_HEADS, type, a->score, stride);
             h += K_HEADS;
         }
     }
 }
 
-/* s[n] -> exp(s - max), zeros up to `padded` (a multiple of 8); returns their sum. */
-static float soft(float *s, uint32_t n, size_t padded)
+/* s[n] -> exp(s - max), zeros up to `padded` (a multiple of 8); returns their sum, which a sink
+ * joins last. */
+static float soft(float *s, uint32_t n, size_t padded, const float *sink)
 {
+    const __m256 z = _mm256_set1_ps(sink != NULL ? *sink : -INFINITY);
     for (size_t i = n; i < padded; i++)
         s[i] = -INFINITY;
-    __m256 max = _mm256_set1_ps(-INFINITY), sum = _mm256_setzero_ps();
+    __m256 max = z, sum = _mm256_setzero_ps();
     for (size_t i = 0; i < padded; i += 8)
         max = _mm256_max_ps(max, _mm256_loadu_ps(s + i));
     max = _mm256_set1_ps(max8_f32(max));
@@ -119,26 +143,31 @@ static float soft(float *s, uint32_t n, size_t padded)
         _mm256_storeu_ps(s + i, e);
         sum = _mm256_add_ps(sum, e);
     }
-    return sum8_f32(sum);
+    if (sink == NULL)
+        return sum8_f32(sum);
+    return sum8_f32(sum) + _mm256_cvtss_f32(exp8(_mm256_sub_ps(z, max)));
 }
 
-/* out columns j .. j+8N of H heads go on over n cells; `part` > 0: only that many columns. */
-CPU_INLINE void value_tile(const struct cpu_attn_args *a, bool f16, const uint8_t *v,
-                           const float *p, size_t stride, uint32_t n, int H, int N, uint32_t part,
-                           float *out)
+/* out columns j .. j+8N of H heads go on over n cells from row v on; `part` > 0: only that many
+ * columns. */
+CPU_INLINE void value_tile(const struct cpu_attn_args *a, uint32_t type, const uint8_t *v,
+                           uint32_t j, const float *p, size_t stride, uint32_t n, int H, int N,
+                           uint32_t part, float *out)
 {
-    const size_t bytes = a->dv * elem_bytes(f16);
+    const size_t bytes = row_bytes(type, a->dv);
     const __m256i mask = lane_mask(part);
     __m256 y[V_HEADS][VECTORS];
+    out += j;
     for (int h = 0; h < H; h++)
         for (int i = 0; i < N; i++)
             y[h][i] = part != 0 ? _mm256_maskload_ps(out + (size_t)h * a->dv, mask)
                                 : _mm256_loadu_ps(out + (size_t)h * a->dv + 8 * i);
     for (uint32_t c = 0; c < n; c++, v += bytes) {
+        const float d = block_scale(type, v, j); /* VECTORS make one block */
         __m256 x[VECTORS];
         for (int i = 0; i < N; i++)
-            x[i] = part != 0 ? cache_part(v, part, f16)
-                             : cache8(v + (size_t)8 * (size_t)i * elem_bytes(f16), f16);
+            x[i] = part != 0 ? cache_part(type, v, j, part)
+                             : cache8(type, v, j + (size_t)8 * (size_t)i, d);
         for (int h = 0; h < H; h++) {
             const __m256 w = _mm256_set1_ps(p[(size_t)h * stride + c]);
             for (int i = 0; i < N; i++)
@@ -154,32 +183,44 @@ CPU_INLINE void value_tile(const struct cpu_attn_args *a, bool f16, const uint8_
         }
 }
 
-/* All columns of H heads over the n cells from `cell` on. */
-CPU_INLINE void value_span(const struct cpu_attn_args *a, bool f16, uint32_t head, int H,
+/* All columns of H heads over the n cells from `cell` on, neighbours in memory. */
+CPU_INLINE void value_span(const struct cpu_attn_args *a, uint32_t type, uint32_t head, int H,
                            uint32_t cell, uint32_t n, size_t stride)
 {
-    const size_t e = elem_bytes(f16);
-    const uint8_t *v = (const uint8_t *)a->v + cell * a->dv * e;
+    const uint8_t *v = cell_row(a, a->v, a->v2, cell, row_bytes(type, a->dv));
     const float *p = a->score + head * stride + cell;
     float *out = a->out + (size_t)head * a->dv;
     uint32_t j = 0;
     for (; j + 8 * VECTORS <= a->dv; j += 8 * VECTORS)
-        value_tile(a, f16, v + j * e, p, stride, n, H, VECTORS, 0, out + j);
+        value_tile(a, type, v, j, p, stride, n, H, VECTORS, 0, out);
     for (; j + 8 <= a->dv; j += 8)
-        value_tile(a, f16, v + j * e, p, stride, n, H, 1, 0, out + j);
+        value_tile(a, type, v, j, p, stride, n, H, 1, 0, out);
     if (j < a->dv)
-        value_tile(a, f16, v + j * e, p, stride, n, H, 1, a->dv - j, out + j);
+        value_tile(a, type, v, j, p, stride, n, H, 1, a->dv - j, out);
 }
 
-CPU_INLINE void values(const struct cpu_attn_args *a, bool f16, size_t stride)
+CPU_INLINE void values(const struct cpu_attn_args *a, uint32_t type, size_t stride)
 {
-    for (uint32_t cell = 0; cell < a->n_kv; cell += SPAN) {
-        const uint32_t n = a->n_kv - cell < SPAN ? a->n_kv - cell : SPAN;
+    for (uint32_t cell = 0, n = 0; cell < a->n_kv; cell += n) {
+        n = (cell < a->n_first ? a->n_first : a->n_kv) - cell;
+        n = n < SPAN ? n : SPAN;
         uint32_t h = 0;
         for (; h + V_HEADS <= a->n_q; h += V_HEADS)
-            value_span(a, f16, h, V_HEADS, cell, n, stride);
+            value_span(a, type, h, V_HEADS, cell, n, stride);
         if (h < a->n_q)
-            value_span(a, f16, h, 1, cell, n, stride);
+            value_span(a, type, h, 1, cell, n, stride);
+    }
+}
+
+/* score -> probabilities */
+static void normalize(const struct cpu_attn_args *a, size_t stride)
+{
+    for (uint32_t h = 0; h < a->n_q; h++) {
+        float *s = a->score + h * stride;
+        const float sum = soft(s, a->n_kv, stride, a->sink != NULL ? a->sink + h : NULL);
+        const __m256 inv = _mm256_set1_ps(1.0f / sum);
+        for (size_t i = 0; i < stride; i += 8)
+            _mm256_storeu_ps(s + i, _mm256_mul_ps(_mm256_loadu_ps(s + i), inv));
     }
 }
 
@@ -190,17 +231,16 @@ void attn_avx2(const struct cpu_attn_args *a)
     if (a->n_kv == 0)
         return;
     if (a->type_k == ATSI_TYPE_F16)
-        scores(a, true, stride);
+        scores(a, ATSI_TYPE_F16, stride);
+    else if (a->type_k == ATSI_TYPE_Q8_0)
+        scores(a, ATSI_TYPE_Q8_0, stride);
     else
-        scores(a, false, stride);
-    for (uint32_t h = 0; h < a->n_q; h++) {
-        float *s = a->score + h * stride;
-        const __m256 inv = _mm256_set1_ps(1.0f / soft(s, a->n_kv, stride));
-        for (size_t i = 0; i < stride; i += 8)
-            _mm256_storeu_ps(s + i, _mm256_mul_ps(_mm256_loadu_ps(s + i), inv));
-    }
+        scores(a, ATSI_TYPE_F32, stride);
+    normalize(a, stride);
     if (a->type_v == ATSI_TYPE_F16)
-        values(a, true, stride);
+        values(a, ATSI_TYPE_F16, stride);
+    else if (a->type_v == ATSI_TYPE_Q8_0)
+        values(a, ATSI_TYPE_Q8_0, stride);
     else
-        values(a, false, stride);
+        values(a, ATSI_TYPE_F32, stride);
 }

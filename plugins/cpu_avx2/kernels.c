@@ -58,9 +58,15 @@ void cpu_avx2_kernels(const struct atsi_host *host, struct cpu_kernels *out)
     fill_dequant(out);
     out->rms_norm = rms_norm_avx2;
     out->rope = rope_avx2;
+    out->l2_norm = l2_norm_avx2;
     out->swiglu = swiglu_avx2;
+    out->swiglu_clamped = swiglu_clamped_avx2;
+    out->gate = gate_avx2;
     out->add = add_avx2;
     out->axpy = axpy_avx2;
     out->store_f16 = store_f16_avx2;
+    out->store_q8_0 = store_q8_0_avx2;
     out->attn = attn_avx2;
+    out->conv = conv_avx2;
+    out->delta = delta_avx2;
 }

@@ -12,6 +12,7 @@ void cpu_avx2_kernels(const struct atsi_host *host, struct cpu_kernels *out);
 /* act.c */
 void quant_32_avx2(const float *x, struct cpu_act *act, uint32_t t);
 void quant_256_avx2(const float *x, struct cpu_act *act, uint32_t t);
+void store_q8_0_avx2(const float *x, void *y, size_t n);
 
 /* gemm_f.c, gemm_32.c, gemm_k.c */
 cpu_gemm_fn gemm_f32_avx2, gemm_f16_avx2, gemm_bf16_avx2;
@@ -39,14 +40,24 @@ void dequant_iq4_xs_avx2(const void *w, float *y, uint32_t k);
 
 /* ops.c */
 void rms_norm_avx2(const float *x, const float *w, float *y, uint32_t n, float eps);
+void l2_norm_avx2(const float *x, float *y, uint32_t n, float eps);
 void rope_avx2(const float *x, const float *cs, float *y, uint32_t n_head, uint32_t head_dim,
                uint32_t n_rot, uint32_t mode);
 void swiglu_avx2(const float *gate, const float *up, float *y, size_t n);
+void swiglu_clamped_avx2(const float *gate, const float *up, float *y, size_t n, float alpha,
+                         float limit);
+void gate_avx2(const float *x, const float *g, float *y, size_t n);
 void add_avx2(const float *a, const float *b, float *y, size_t n);
 void axpy_avx2(float s, const float *x, float *y, size_t n);
 void store_f16_avx2(const float *x, uint16_t *y, size_t n);
 
 /* attn.c */
 void attn_avx2(const struct cpu_attn_args *a);
+
+/* conv.c */
+void conv_avx2(const struct cpu_conv_args *a);
+
+/* delta.c */
+void delta_avx2(const struct cpu_delta_args *a);
 
 #endif

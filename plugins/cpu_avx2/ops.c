@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The small operations between the products: normalisation, rotation, SwiGLU, sums, storing f16.
+ * The small operations between the products: normalisation, rotation, gates, sums, storing f16.
  */
 #include "kernels.h"
 #include "simd.h"
@@ -35,6 +35,20 @@ void rms_norm_avx2(const float *x, const float *w, float *y, uint32_t n, float e
             y + i, _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), s), _mm256_loadu_ps(w + i)));
     for (; i < n; i++)
         y[i] = x[i] * scale * w[i];
+}
+
+/* x times a double, rounded once: neither large nor small norms cost digits. */
+void l2_norm_avx2(const float *x, float *y, uint32_t n, float eps)
+{
+    const __m128d sum = _mm_set_sd(sum_of_squares(x, n));
+    const double norm = _mm_cvtsd_f64(_mm_sqrt_sd(sum, sum));
+    const double scale = 1.0 / (norm > (double)eps ? norm : (double)eps);
+    uint32_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        _mm_storeu_ps(y + i, _mm256_cvtpd_ps(_mm256_mul_pd(_mm256_cvtps_pd(_mm_loadu_ps(x + i)),
+                                                           _mm256_set1_pd(scale))));
+    for (; i < n; i++)
+        y[i] = (float)((double)x[i] * scale);
 }
 
 /* Pairs (2i, 2i+1) of one head. */
@@ -88,24 +102,58 @@ void rope_avx2(const float *x, const float *cs, float *y, uint32_t n_head, uint3
     }
 }
 
-/* g / (1 + exp(-g)) * u */
-CPU_INLINE __m256 swiglu8(__m256 g, __m256 u)
+typedef __m256 gate8_fn(__m256 a, __m256 b, __m256 alpha, __m256 limit);
+
+CPU_INLINE __m256 silu_times(__m256 g, __m256 u, __m256 alpha, __m256 limit)
 {
-    const __m256 one = _mm256_set1_ps(1.0f);
-    __m256 e = exp8(_mm256_xor_ps(g, _mm256_set1_ps(-0.0f)));
-    return _mm256_mul_ps(_mm256_div_ps(g, _mm256_add_ps(one, e)), u);
+    (void)alpha, (void)limit;
+    return _mm256_mul_ps(gated8(g, g), u);
+}
+
+CPU_INLINE __m256 clamped(__m256 g, __m256 u, __m256 alpha, __m256 limit)
+{
+    const __m256 bottom = _mm256_xor_ps(limit, _mm256_set1_ps(-0.0f));
+    g = _mm256_min_ps(limit, g);
+    u = _mm256_max_ps(bottom, _mm256_min_ps(limit, u));
+    return _mm256_mul_ps(gated8(g, _mm256_mul_ps(alpha, g)),
+                         _mm256_add_ps(u, _mm256_set1_ps(1.0f)));
+}
+
+CPU_INLINE __m256 times_sigmoid(__m256 x, __m256 g, __m256 alpha, __m256 limit)
+{
+    (void)alpha, (void)limit;
+    return gated8(x, g);
+}
+
+/* y = op(a, b), the last elements by the same instructions: results do not depend on the cut. */
+CPU_INLINE void gate_all(gate8_fn *op, const float *a, const float *b, float *y, size_t n,
+                         float alpha, float limit)
+{
+    const __m256 p = _mm256_set1_ps(alpha), l = _mm256_set1_ps(limit);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(y + i, op(_mm256_loadu_ps(a + i), _mm256_loadu_ps(b + i), p, l));
+    if (i < n) {
+        const __m256i m = lane_mask((uint32_t)(n - i));
+        _mm256_maskstore_ps(y + i, m,
+                            op(_mm256_maskload_ps(a + i, m), _mm256_maskload_ps(b + i, m), p, l));
+    }
 }
 
 void swiglu_avx2(const float *gate, const float *up, float *y, size_t n)
 {
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(y + i, swiglu8(_mm256_loadu_ps(gate + i), _mm256_loadu_ps(up + i)));
-    if (i < n) {
-        const __m256i m = lane_mask((uint32_t)(n - i));
-        _mm256_maskstore_ps(
-            y + i, m, swiglu8(_mm256_maskload_ps(gate + i, m), _mm256_maskload_ps(up + i, m)));
-    }
+    gate_all(silu_times, gate, up, y, n, 0, 0);
+}
+
+void swiglu_clamped_avx2(const float *gate, const float *up, float *y, size_t n, float alpha,
+                         float limit)
+{
+    gate_all(clamped, gate, up, y, n, alpha, limit);
+}
+
+void gate_avx2(const float *x, const float *g, float *y, size_t n)
+{
+    gate_all(times_sigmoid, x, g, y, n, 0, 0);
 }
 
 void add_avx2(const float *a, const float *b, float *y, size_t n)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * AVX2 primitives shared by the kernels of this folder: unaligned loads of packed formats, half
- * precision scales, sums across lanes, an 8 x 8 transpose and the exponential.
+ * precision scales, sums across lanes, an 8 x 8 transpose, the exponential and the sigmoid.
  */
 #ifndef CPU_AVX2_SIMD_H
 #define CPU_AVX2_SIMD_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -113,6 +114,13 @@ CPU_INLINE float sum8_f32(__m256 v)
     return _mm_cvtss_f32(s);
 }
 
+/* Eight lanes of each of four sums, added: [0] = ((l0 + l1) + (l2 + l3)) + ((l4 + l5) + ...). */
+CPU_INLINE __m128 sum_lanes4(const __m256 s[4])
+{
+    __m256 h = _mm256_hadd_ps(_mm256_hadd_ps(s[0], s[1]), _mm256_hadd_ps(s[2], s[3]));
+    return _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+}
+
 CPU_INLINE float max8_f32(__m256 v)
 {
     __m128 s = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
@@ -147,6 +155,20 @@ CPU_INLINE __m256i lane_mask(uint32_t n)
     return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
+/* Eight floats at p, or those of the mask m. */
+CPU_INLINE __m256 load_lanes(const float *p, bool full, __m256i m)
+{
+    return full ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, m);
+}
+
+CPU_INLINE void store_lanes(float *p, __m256 v, bool full, __m256i m)
+{
+    if (full)
+        _mm256_storeu_ps(p, v);
+    else
+        _mm256_maskstore_ps(p, m, v);
+}
+
 /* exp(x), within 1.01 ulp for results that are normal numbers (measured); 0 and infinity
  * beyond the range, NaN for NaN.  x = n ln 2 + r with |r| <= ln 2 / 2, ln 2 split in two so that
  * n * high is exact; exp(r) = 1 + r + r^2 p(r), p of degree 4 by Remez exchange (relative error
@@ -173,6 +195,13 @@ CPU_INLINE __m256 exp8(__m256 x)
     __m256 s1 = _mm256_castsi256_ps(
         _mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(e, half), bias), 23));
     return _mm256_mul_ps(_mm256_mul_ps(p, s0), s1);
+}
+
+/* v * sigmoid(g) */
+CPU_INLINE __m256 gated8(__m256 v, __m256 g)
+{
+    __m256 e = exp8(_mm256_xor_ps(g, _mm256_set1_ps(-0.0f)));
+    return _mm256_div_ps(v, _mm256_add_ps(_mm256_set1_ps(1.0f), e));
 }
 
 #endif

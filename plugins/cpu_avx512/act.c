@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Activation quantizers: f32 rows to 8 bits with a scale per 32 or per 256 elements and the sums of
- * each 16 (struct cpu_act; docs/formats.md, "Activations").
+ * Rounding of f32 rows to 8 bits: activations, with a scale per 32 or per 256 elements and the sums
+ * of each 16 (struct cpu_act; docs/formats.md, "Activations"), and rows of a Q8_0 cache.
  */
 #include "kernels.h"
 #include "simd.h"
@@ -9,16 +9,21 @@
 #include <float.h>
 #include <math.h>
 
-/* Rounds 64 elements times their scale to q (half to even) and sums each 16 of them.  The limits
- * keep q and the sums consistent whatever the input (a NaN becomes -127). */
+/* 16 elements times their scale, rounded half to even.  The limits keep q and its sums consistent
+ * whatever the input (a NaN becomes -127). */
+CPU_INLINE __m512i round_16(__m512 x, __m512 scale)
+{
+    __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(x, scale));
+    return _mm512_max_epi32(_mm512_min_epi32(v, _mm512_set1_epi32(127)), _mm512_set1_epi32(-127));
+}
+
+/* Rounds 64 elements to q and sums each 16 of them. */
 CPU_INLINE void round_64(const __m512 x[4], __m512 scale_a, __m512 scale_b, int8_t *q,
                          int16_t *bsum)
 {
-    const __m512i top = _mm512_set1_epi32(127), bottom = _mm512_set1_epi32(-127);
     __m512i v[4];
     for (int i = 0; i < 4; i++) {
-        v[i] = _mm512_cvtps_epi32(_mm512_mul_ps(x[i], i < 2 ? scale_a : scale_b));
-        v[i] = _mm512_max_epi32(_mm512_min_epi32(v[i], top), bottom);
+        v[i] = round_16(x[i], i < 2 ? scale_a : scale_b);
         _mm_store_si128((__m128i *)(void *)(q + 16 * i), _mm512_cvtsepi32_epi8(v[i]));
     }
     _mm_storel_epi64((__m128i *)(void *)bsum,
@@ -62,6 +67,21 @@ void quant_32_avx512(const float *x, struct cpu_act *act, uint32_t t)
         round_64(v, _mm512_set1_ps(a), _mm512_setzero_ps(), last, sums);
         __builtin_memcpy(q + i, last, 32);
         __builtin_memcpy(bsum + i / 16, sums, 4);
+    }
+}
+
+void store_q8_0_avx512(const float *x, void *y, size_t n)
+{
+    uint8_t *b = y;
+    for (size_t i = 0; i < n; i += 32, b += sizeof(struct atsi_block_q8_0)) {
+        uint8_t *q = b + offsetof(struct atsi_block_q8_0, qs);
+        float d;
+        const __m512 s = _mm512_set1_ps(quant_block_32(x + i, &d));
+        const uint16_t h = _cvtss_sh(d, 0); /* exact: d came from f16 */
+        __builtin_memcpy(b, &h, sizeof h);
+        for (size_t j = 0; j < 32; j += 16)
+            _mm_storeu_si128((__m128i *)(void *)(q + j),
+                             _mm512_cvtsepi32_epi8(round_16(_mm512_loadu_ps(x + i + j), s)));
     }
 }
 

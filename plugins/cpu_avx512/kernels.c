@@ -31,10 +31,16 @@ void cpu_avx512_kernels(const struct atsi_host *host, struct cpu_kernels *out)
     fill_dequant_avx512(out);
     out->rms_norm = rms_norm_avx512;
     out->rope = rope_avx512;
+    out->l2_norm = l2_norm_avx512;
     out->swiglu = swiglu_avx512;
+    out->swiglu_clamped = swiglu_clamped_avx512;
+    out->gate = gate_avx512;
     out->add = add_avx512;
     out->axpy = axpy_avx512;
     out->store_f16 = store_f16_avx512;
+    out->store_q8_0 = store_q8_0_avx512;
     out->attn = attn_avx512;
+    out->conv = conv_avx512;
+    out->delta = delta_avx512;
     out->topk = topk_avx512;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations without weight matrices: RMS norm, rotary embedding, SwiGLU, sums, the store into
- * an f16 cache, and expert selection.
+ * The operations without weight matrices: norms, rotary embedding, gates, sums, the store into an
+ * f16 cache, and expert selection.
  */
 #include "kernels.h"
 #include "simd.h"
@@ -31,6 +31,18 @@ void rms_norm_avx512(const float *x, const float *w, float *y, uint32_t n, float
         const __mmask16 m = mask_left(n - i);
         __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i), scale);
         _mm512_mask_storeu_ps(y + i, m, _mm512_mul_ps(v, _mm512_maskz_loadu_ps(m, w + i)));
+    }
+}
+
+/* x times a double, rounded once: neither large nor small norms cost digits. */
+void l2_norm_avx512(const float *x, float *y, uint32_t n, float eps)
+{
+    const double norm = sqrt(square_sum(x, n));
+    const __m512d scale = _mm512_set1_pd(1.0 / (norm > (double)eps ? norm : (double)eps));
+    for (uint32_t i = 0; i < n; i += 8) {
+        const __mmask8 m = (__mmask8)mask_left(n - i);
+        __m512d v = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(m, x + i));
+        _mm256_mask_storeu_ps(y + i, m, _mm512_cvtpd_ps(_mm512_mul_pd(v, scale)));
     }
 }
 
@@ -74,16 +86,41 @@ void rope_avx512(const float *x, const float *cs, float *y, uint32_t n_head, uin
     }
 }
 
+/* ---------------------------------------------------------------- gates */
+
 void swiglu_avx512(const float *gate, const float *up, float *y, size_t n)
 {
-    const __m512 one = _mm512_set1_ps(1.0f), zero = _mm512_setzero_ps();
     for (size_t i = 0; i < n; i += 16) {
         const __mmask16 m = mask_left(n - i);
         __m512 g = _mm512_maskz_loadu_ps(m, gate + i), u = _mm512_maskz_loadu_ps(m, up + i);
-        __m512 e = _mm512_add_ps(one, exp_16(_mm512_sub_ps(zero, g)));
-        _mm512_mask_storeu_ps(y + i, m, _mm512_mul_ps(_mm512_div_ps(g, e), u));
+        _mm512_mask_storeu_ps(y + i, m, _mm512_mul_ps(gated(g, g), u));
     }
 }
+
+void swiglu_clamped_avx512(const float *gate, const float *up, float *y, size_t n, float alpha,
+                           float limit)
+{
+    const __m512 top = _mm512_set1_ps(limit), bottom = _mm512_set1_ps(-limit);
+    const __m512 a = _mm512_set1_ps(alpha), one = _mm512_set1_ps(1.0f);
+    for (size_t i = 0; i < n; i += 16) {
+        const __mmask16 m = mask_left(n - i);
+        __m512 g = _mm512_min_ps(top, _mm512_maskz_loadu_ps(m, gate + i));
+        __m512 u = _mm512_min_ps(top, _mm512_maskz_loadu_ps(m, up + i));
+        u = _mm512_add_ps(_mm512_max_ps(bottom, u), one);
+        _mm512_mask_storeu_ps(y + i, m, _mm512_mul_ps(gated(g, _mm512_mul_ps(a, g)), u));
+    }
+}
+
+void gate_avx512(const float *x, const float *g, float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i += 16) {
+        const __mmask16 m = mask_left(n - i);
+        __m512 v = gated(_mm512_maskz_loadu_ps(m, x + i), _mm512_maskz_loadu_ps(m, g + i));
+        _mm512_mask_storeu_ps(y + i, m, v);
+    }
+}
+
+/* ---------------------------------------------------------------- sums and the store */
 
 void add_avx512(const float *a, const float *b, float *y, size_t n)
 {
@@ -172,10 +209,11 @@ static float exp_sum(const float *x, uint32_t n, float max)
     return sum_16f(sum);
 }
 
-void topk_avx512(const float *logits, uint32_t n, uint32_t k, int32_t *ids, float *w)
+void topk_avx512(const float *logits, uint32_t n, uint32_t k, uint32_t gating, int32_t *ids,
+                 float *w)
 {
     struct pick p = {0.0f, -1};
-    float max = 0.0f, all, taken = 0.0f;
+    float max = 0.0f, all = 1.0f, taken = 0.0f;
     for (uint32_t j = 0; j < k; j++) {
         p = next_best(logits, n, p);
         ids[j] = p.id;
@@ -183,12 +221,13 @@ void topk_avx512(const float *logits, uint32_t n, uint32_t k, int32_t *ids, floa
             max = p.value;
         w[j] = _mm512_cvtss_f32(exp_16(_mm512_set1_ps(p.value - max)));
     }
-    all = exp_sum(logits, n, max);
+    if (gating == ATSI_GATING_SOFTMAX)
+        all = exp_sum(logits, n, max);
     for (uint32_t j = 0; j < k; j++) {
         w[j] /= all;
         taken += w[j];
     }
-    taken = taken > 0x1p-14f ? taken : 0x1p-14f;
+    taken = taken > 0x1p-14f ? taken : 0x1p-14f; /* of SELECTED it is 1 or more */
     for (uint32_t j = 0; j < k; j++)
         w[j] /= taken;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Small vector helpers shared by the AVX-512 kernels: transposing sums, tail masks, exp.
+ * Small vector helpers shared by the AVX-512 kernels: transposing sums, tail masks, exp and
+ * sigmoid.
  */
 #ifndef ATSI_CPU_AVX512_SIMD_H
 #define ATSI_CPU_AVX512_SIMD_H
@@ -22,6 +23,20 @@ CPU_INLINE __mmask16 mask_16(size_t n)
 CPU_INLINE __mmask16 mask_left(size_t n)
 {
     return n >= 16 ? (__mmask16)0xffff : mask_16(n);
+}
+
+/* Sixteen floats at p, or those of the mask m. */
+CPU_INLINE __m512 load_lanes(const float *p, const int full, __mmask16 m)
+{
+    return full ? _mm512_loadu_ps(p) : _mm512_maskz_loadu_ps(m, p);
+}
+
+CPU_INLINE void store_lanes(float *p, __m512 v, const int full, __mmask16 m)
+{
+    if (full)
+        _mm512_storeu_ps(p, v);
+    else
+        _mm512_mask_storeu_ps(p, m, v);
 }
 
 /* 16 bytes from each of four addresses, address i in 128-bit lane i. */
@@ -122,6 +137,13 @@ CPU_INLINE __m512 exp_16(__m512 x)
     p = _mm512_fmadd_ps(p, r, one);
     p = _mm512_fmadd_ps(p, r, one);
     return _mm512_scalef_ps(p, n);
+}
+
+/* v * sigmoid(g) */
+CPU_INLINE __m512 gated(__m512 v, __m512 g)
+{
+    __m512 e = exp_16(_mm512_sub_ps(_mm512_setzero_ps(), g));
+    return _mm512_div_ps(v, _mm512_add_ps(_mm512_set1_ps(1.0f), e));
 }
 
 #endif

@@ -67,6 +67,11 @@ struct cpu_worker {
 /* check.c: 1 when the op's shapes and types are ones the kernels compute. */
 int cpu_supports(const struct cpu_kernels *k, const struct atsi_op *op);
 
+static inline bool cpu_has_state(uint32_t kind)
+{
+    return kind == ATSI_OP_CONV || kind == ATSI_OP_DELTA_NET;
+}
+
 /* act.c */
 uint32_t cpu_act_block(const struct atsi_op *op); /* 0, 32 or 256 */
 size_t cpu_act_bytes(uint32_t rows, uint32_t k, uint32_t block);
@@ -84,6 +89,9 @@ void cpu_share(const struct atsi_worker *w, size_t n, size_t step, size_t *first
 size_t cpu_matmul_scratch(const struct atsi_op *op);
 size_t cpu_experts_scratch(const struct atsi_op *op, uint32_t n_threads);
 size_t cpu_attn_scratch(const struct atsi_op *op);
+size_t cpu_delta_scratch(const struct atsi_op *op);
+/* The most positions a row of an attention sees. */
+uint32_t cpu_attn_visible(const struct atsi_op *op);
 
 void cpu_op_matmul(struct cpu_worker *w, const struct atsi_op *op);
 void cpu_op_experts(struct cpu_worker *w, const struct atsi_op *op);
@@ -96,6 +104,10 @@ void cpu_op_swiglu(struct cpu_worker *w, const struct atsi_op *op);
 void cpu_op_add(struct cpu_worker *w, const struct atsi_op *op);
 void cpu_op_topk(struct cpu_worker *w, const struct atsi_op *op);
 void cpu_op_moe_sum(struct cpu_worker *w, const struct atsi_op *op);
+void cpu_op_gate(struct cpu_worker *w, const struct atsi_op *op);
+void cpu_op_regroup(struct cpu_worker *w, const struct atsi_op *op);
+void cpu_op_conv(struct cpu_worker *w, const struct atsi_op *op);
+void cpu_op_delta_net(struct cpu_worker *w, const struct atsi_op *op);
 
 /* Products of weight rows [first, end) with act, exact or not: y[t * y_stride + r - first]. */
 void cpu_rows_times(struct cpu_worker *w, const struct atsi_tensor *weight, const void *base,

@@ -10,7 +10,8 @@
  * 2-aligned (f32 4-aligned) and nothing may be read past the last byte of the last weight row: it
  * may be the end of a mapped file;
  *  - a result for one token never depends on how many tokens the call holds, nor on how rows were
- * cut into calls: prefill and decode, 1 and N threads agree bit for bit;
+ * cut into calls: prefill and decode, 1 and N threads agree bit for bit (but `delta`, which may
+ * differ in rounding with the number of rows);
  *  - no allocation, no static state, no change of the floating-point environment.
  */
 #ifndef ATSI_CPU_KERNELS_H
@@ -49,17 +50,49 @@ typedef void cpu_gemm_fn(const void *w, size_t w_stride, uint32_t n_rows, const 
                          float *y, size_t y_stride);
 
 /* One attention work unit: `n_q` consecutive query heads that share KV head's cache, one token.
- *   q [n_q][dk]; k [n_kv][dk], v [n_kv][dv] of the cache (rows packed, types type_k / type_v);
- *   out [n_q][dv]; score: scratch of n_q * round_up(n_kv, 16) floats. */
+ *   q [n_q][dk]; n_kv visible rows in order of position: n_first of them at k [.][dk] and v [.][dv]
+ *   (rows packed, types type_k / type_v: F32, F16, Q8_0), the rest at k2 and v2, where a ring
+ * begins anew (n_first == n_kv: k2 and v2 are not read); sink [n_q] or NULL; out [n_q][dv]; score:
+ * scratch of n_q * round_up(n_kv, 16) floats. The result must not depend on n_first. */
 struct cpu_attn_args {
-    uint32_t n_q, dk, dv, n_kv;
+    uint32_t n_q, dk, dv, n_kv, n_first;
     uint32_t type_k, type_v;
     float scale;
     const float *q;
-    const void *k, *v;
+    const void *k, *v, *k2, *v2;
+    const float *sink;
     float *out;
     float *score;
 };
+
+/* ATSI_OP_CONV for n_ch neighbouring channels and n_tok rows.  x, y: first channel of row 0, rows
+ * x_stride elements apart; w [n_ch][n_tap]; state: first channel of the oldest of n_tap - 1 rows,
+ * x_stride elements apart too, moved on by the call.  x and y do not overlap. */
+struct cpu_conv_args {
+    uint32_t n_ch, n_tap, n_tok;
+    size_t x_stride;
+    const float *x, *w;
+    float *y, *state;
+};
+
+/* The most rows one call of the delta slot gets. */
+#define CPU_DELTA_ROWS 64u
+
+/* ATSI_OP_DELTA_NET for one value head and 1..CPU_DELTA_ROWS rows.
+ *   q, k [n_tok][dk], of norm 1; v [n_tok] rows v_stride apart, out [n_tok] rows out_stride apart,
+ * of dv; log_decay g <= 0 and beta [n_tok]; s [dk][dv]; scale = 1 / sqrt(dk) of the output.
+ *   scratch: CPU_DELTA_SCRATCH(dk, dv) floats, 64-byte aligned.  dk, dv: 1..1024.
+ * n_tok == 1 is a decode step; more rows may use the chunked form. */
+struct cpu_delta_args {
+    uint32_t n_tok, dk, dv;
+    float scale;
+    const float *q, *k, *v;
+    size_t v_stride, out_stride;
+    const float *log_decay, *beta;
+    float *s, *out, *scratch;
+};
+#define CPU_DELTA_SCRATCH(dk, dv)                                                                  \
+    ((size_t)CPU_DELTA_ROWS * (2 * (size_t)CPU_DELTA_ROWS + (dk) + 2 * (size_t)(dv) + 32))
 
 struct cpu_kernels {
     const char *isa; /* "ref", "avx2", "avx512" */
@@ -78,14 +111,26 @@ struct cpu_kernels {
     void (*rope)(const float *x, const float *cs, float *y, uint32_t n_head, uint32_t head_dim,
                  uint32_t n_rot, uint32_t mode);
     void (*swiglu)(const float *gate, const float *up, float *y, size_t n);
+    /* ATSI_GLU_CLAMPED */
+    void (*swiglu_clamped)(const float *gate, const float *up, float *y, size_t n, float alpha,
+                           float limit);
+    /* y = x * sigmoid(g) */
+    void (*gate)(const float *x, const float *g, float *y, size_t n);
     void (*add)(const float *a, const float *b, float *y, size_t n);
     /* y[i] += s * x[i] */
     void (*axpy)(float s, const float *x, float *y, size_t n);
     /* n f32 values to the cache's type */
     void (*store_f16)(const float *x, uint16_t *y, size_t n);
+    /* n a multiple of 32; rounding as ATSI_TYPE_Q8_0 of docs/formats.md */
+    void (*store_q8_0)(const float *x, void *y, size_t n);
     void (*attn)(const struct cpu_attn_args *a);
-    /* ids[k], w[k]: the k largest logits of n, softmax-then-topk (ATSI_OP_TOPK) */
-    void (*topk)(const float *logits, uint32_t n, uint32_t k, int32_t *ids, float *w);
+    /* ids[k], w[k]: the k largest logits of n and their weights (ATSI_OP_TOPK) */
+    void (*topk)(const float *logits, uint32_t n, uint32_t k, uint32_t gating, int32_t *ids,
+                 float *w);
+    /* y = x / max(2-norm of x, eps); y may equal x */
+    void (*l2_norm)(const float *x, float *y, uint32_t n, float eps);
+    void (*conv)(const struct cpu_conv_args *a);
+    void (*delta)(const struct cpu_delta_args *a);
 };
 
 /* Fills every slot with the reference. */

@@ -175,7 +175,8 @@ void cpu_op_topk(struct cpu_worker *w, const struct atsi_op *op)
     cpu_share(w->w, op->n_rows, 1, &first, &end);
     for (size_t t = first; t < end; t++)
         w->kernels->topk((const float *)op->src[0]->data + t * n, (uint32_t)n, (uint32_t)k,
-                         (int32_t *)op->dst[0]->data + t * k, (float *)op->dst[1]->data + t * k);
+                         op->p.moe.gating, (int32_t *)op->dst[0]->data + t * k,
+                         (float *)op->dst[1]->data + t * k);
 }
 
 void cpu_op_moe_sum(struct cpu_worker *w, const struct atsi_op *op)

@@ -10,5 +10,6 @@ void ref_dequant_fill(struct cpu_kernels *k);
 void ref_act_fill(struct cpu_kernels *k);
 void ref_ops_fill(struct cpu_kernels *k);
 void ref_attn_fill(struct cpu_kernels *k);
+void ref_recurrent_fill(struct cpu_kernels *k);
 
 #endif

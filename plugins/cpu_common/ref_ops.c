@@ -15,6 +15,17 @@ static void rms_norm_ref(const float *x, const float *w, float *y, uint32_t n, f
         y[i] = x[i] * scale * w[i];
 }
 
+static void l2_norm_ref(const float *x, float *y, uint32_t n, float eps)
+{
+    double sum = 0;
+    float scale;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    scale = (float)(1.0 / fmax(sqrt(sum), (double)eps));
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = x[i] * scale;
+}
+
 static void rope_ref(const float *x, const float *cs, float *y, uint32_t n_head, uint32_t head_dim,
                      uint32_t n_rot, uint32_t mode)
 {
@@ -38,6 +49,28 @@ static void swiglu_ref(const float *gate, const float *up, float *y, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = gate[i] / (1.0F + expf(-gate[i])) * up[i];
+}
+
+/* Comparisons that let NaN through, unlike fminf. */
+static float at_most(float x, float limit)
+{
+    return x > limit ? limit : x;
+}
+
+static void swiglu_clamped_ref(const float *gate, const float *up, float *y, size_t n, float alpha,
+                               float limit)
+{
+    for (size_t i = 0; i < n; i++) {
+        float g = at_most(gate[i], limit), u = at_most(up[i], limit);
+        u = u < -limit ? -limit : u;
+        y[i] = g / (1.0F + expf(-alpha * g)) * (u + 1.0F);
+    }
+}
+
+static void gate_ref(const float *x, const float *g, float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] / (1.0F + expf(-g[i]));
 }
 
 static void add_ref(const float *a, const float *b, float *y, size_t n)
@@ -66,10 +99,9 @@ static int before(const float *x, int32_t a, int32_t b)
     return x[a] > x[b] || (!isnan(x[a]) && isnan(x[b]));
 }
 
-static void topk_ref(const float *logits, uint32_t n, uint32_t k, int32_t *ids, float *w)
+static void select_ids(const float *logits, uint32_t n, uint32_t k, int32_t *ids)
 {
     uint32_t have = 0;
-    double sum = 0, selected = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t at = have < k ? have++ : k;
         for (; at > 0 && before(logits, (int32_t)i, ids[at - 1]); at--)
@@ -78,6 +110,13 @@ static void topk_ref(const float *logits, uint32_t n, uint32_t k, int32_t *ids, 
         if (at < k)
             ids[at] = (int32_t)i;
     }
+}
+
+/* Softmax over all, then the selected are divided by their sum, or by 2^-14 when that is less. */
+static void weights_of_all(const float *logits, uint32_t n, uint32_t k, const int32_t *ids,
+                           float *w)
+{
+    double sum = 0, selected = 0;
     for (uint32_t i = 0; i < n; i++)
         sum += exp((double)logits[i] - (double)logits[ids[0]]);
     for (uint32_t j = 0; j < k; j++) {
@@ -89,11 +128,33 @@ static void topk_ref(const float *logits, uint32_t n, uint32_t k, int32_t *ids, 
         w[j] = (float)((double)w[j] / selected);
 }
 
+static void weights_of_selected(const float *logits, uint32_t k, const int32_t *ids, float *w)
+{
+    double sum = 0;
+    for (uint32_t j = 0; j < k; j++)
+        sum += exp((double)logits[ids[j]] - (double)logits[ids[0]]);
+    for (uint32_t j = 0; j < k; j++)
+        w[j] = (float)(exp((double)logits[ids[j]] - (double)logits[ids[0]]) / sum);
+}
+
+static void topk_ref(const float *logits, uint32_t n, uint32_t k, uint32_t gating, int32_t *ids,
+                     float *w)
+{
+    select_ids(logits, n, k, ids);
+    if (gating == ATSI_GATING_SELECTED)
+        weights_of_selected(logits, k, ids, w);
+    else
+        weights_of_all(logits, n, k, ids, w);
+}
+
 void ref_ops_fill(struct cpu_kernels *k)
 {
     k->rms_norm = rms_norm_ref;
     k->rope = rope_ref;
+    k->l2_norm = l2_norm_ref;
     k->swiglu = swiglu_ref;
+    k->swiglu_clamped = swiglu_clamped_ref;
+    k->gate = gate_ref;
     k->add = add_ref;
     k->axpy = axpy_ref;
     k->store_f16 = store_f16_ref;
@@ -109,4 +170,5 @@ void cpu_ref_kernels(struct cpu_kernels *k)
     ref_act_fill(k);
     ref_attn_fill(k);
     ref_ops_fill(k);
+    ref_recurrent_fill(k);
 }

@@ -18,7 +18,7 @@ struct span {
 };
 
 #define MAX_SPANS 64u
-#define OP_SPANS 8u /* at most: four sources, two results, keys and values */
+#define OP_SPANS 8u /* at most: four sources, two results, keys and values or a state */
 
 struct planner {
     struct span spans[MAX_SPANS]; /* touched since the last barrier */
@@ -45,6 +45,13 @@ static struct span cache_span(const struct atsi_kv *kv, bool keys)
     return (struct span){from, from + (size_t)(row * kv->n_head_kv * kv->n_ctx), true};
 }
 
+/* What is kept from one call to the next, read and written by the op. */
+static struct span state_span(const struct atsi_tensor *t)
+{
+    uintptr_t from = (uintptr_t)t->data;
+    return (struct span){from, from + (size_t)(t->row_bytes * t->ne[1] * t->ne[2]), true};
+}
+
 static bool conflicts(const struct planner *p, struct span s)
 {
     for (uint32_t i = 0; i < p->n_spans; i++)
@@ -65,6 +72,8 @@ static bool op_conflicts(const struct planner *p, const struct atsi_op *op)
     if (op->kind == ATSI_OP_ATTN &&
         (conflicts(p, cache_span(op->kv, true)) || conflicts(p, cache_span(op->kv, false))))
         return true;
+    if (cpu_has_state(op->kind) && conflicts(p, state_span(op->state)))
+        return true;
     return p->n_spans + OP_SPANS > MAX_SPANS;
 }
 
@@ -84,6 +93,8 @@ static void remember(struct planner *p, const struct atsi_op *op)
         p->spans[p->n_spans++] = cache_span(op->kv, true);
         p->spans[p->n_spans++] = cache_span(op->kv, false);
     }
+    if (cpu_has_state(op->kind))
+        p->spans[p->n_spans++] = state_span(op->state);
 }
 
 static void need(size_t *most, size_t bytes)
@@ -133,6 +144,8 @@ static void plan_op(struct planner *p, const struct atsi_op *op, struct cpu_step
         need(&p->scratch, cpu_experts_scratch(op, n_threads));
     else if (op->kind == ATSI_OP_ATTN)
         need(&p->scratch, cpu_attn_scratch(op));
+    else if (op->kind == ATSI_OP_DELTA_NET)
+        need(&p->scratch, cpu_delta_scratch(op));
     if (s->barrier)
         p->n_spans = 0;
     remember(p, op);
@@ -176,6 +189,18 @@ static void run_op(struct cpu_worker *w, const struct atsi_op *op, const struct 
         break;
     case ATSI_OP_MOE_SUM:
         cpu_op_moe_sum(w, op);
+        break;
+    case ATSI_OP_GATE:
+        cpu_op_gate(w, op);
+        break;
+    case ATSI_OP_REGROUP:
+        cpu_op_regroup(w, op);
+        break;
+    case ATSI_OP_CONV:
+        cpu_op_conv(w, op);
+        break;
+    case ATSI_OP_DELTA_NET:
+        cpu_op_delta_net(w, op);
         break;
     default: /* cpu_supports() refused it */
         break;
@@ -238,16 +263,28 @@ static int check_ids(const struct atsi_op *op, struct atsi_err *err)
     return ATSI_OK;
 }
 
+/* n_kv of them have cells, or as many as a window shows (cpu_supports()). */
 static int check_positions(const struct atsi_op *op, struct atsi_err *err)
 {
     const int32_t *pos = op->src[3]->data;
     for (uint32_t t = 0; t < op->n_rows; t++)
-        if (pos[t] < 0 || (uint32_t)pos[t] >= op->kv->n_ctx ||
-            (uint32_t)pos[t] >= op->p.attn.n_kv || (t > 0 && pos[t] != pos[t - 1] + 1))
+        if (pos[t] < 0 || (uint32_t)pos[t] >= op->p.attn.n_kv ||
+            (t > 0 && pos[t] != pos[t - 1] + 1))
             return atsi_fail(err, ATSI_EINVAL,
-                             "row %u of %s: position %d, the cache has %u cells, %u "
-                             "in use; positions ascend by one",
-                             t, op->dst[0]->name, pos[t], op->kv->n_ctx, op->p.attn.n_kv);
+                             "row %u of %s: position %d, but %u are in use after this call, and "
+                             "positions ascend by one",
+                             t, op->dst[0]->name, pos[t], op->p.attn.n_kv);
+    return ATSI_OK;
+}
+
+/* A state must not grow from row to row by itself. */
+static int check_rates(const struct atsi_op *op, struct atsi_err *err)
+{
+    const float *rate = op->weight[0]->data;
+    for (uint32_t h = 0; h < op->p.delta.n_head_v; h++)
+        if (!(rate[h] <= 0))
+            return atsi_fail(err, ATSI_EINVAL, "%s[%u] is %g: decay rates are negative or 0",
+                             op->weight[0]->name, h, (double)rate[h]);
     return ATSI_OK;
 }
 
@@ -260,6 +297,8 @@ static bool has_data(const struct atsi_op *op)
         if ((op->weight[i] != NULL && op->weight[i]->data == NULL) ||
             (op->dst[i] != NULL && op->dst[i]->data == NULL))
             return false;
+    if (op->state != NULL && op->state->data == NULL)
+        return false;
     return op->kv == NULL || (op->kv->k != NULL && op->kv->v != NULL);
 }
 
@@ -271,9 +310,16 @@ static int check_op(const struct atsi_backend *be, const struct atsi_op *op, str
     if (!has_data(op))
         return atsi_fail(err, ATSI_EINVAL, "%s: operation %u has a tensor without data", be->name,
                          op->kind);
-    if (op->kind == ATSI_OP_EMBED)
+    switch (op->kind) {
+    case ATSI_OP_EMBED:
         return check_ids(op, err);
-    return op->kind == ATSI_OP_ATTN ? check_positions(op, err) : ATSI_OK;
+    case ATSI_OP_ATTN:
+        return check_positions(op, err);
+    case ATSI_OP_DELTA_NET:
+        return check_rates(op, err);
+    default:
+        return ATSI_OK;
+    }
 }
 
 int cpu_run_split(struct atsi_backend *be, const struct atsi_split *split, struct atsi_err *err)

@@ -146,7 +146,7 @@ static void end(struct run *r, uint32_t type)
     const struct atsi_type_info *ti = atsi_type_info(type);
     r->n_bad += r->ck.n_failed > 0 ? 1 : 0;
     if (r->verbose || r->ck.n_failed > 0)
-        (void)printf("%-20s %-10s %-8s %6llu cases, worst %.3f of the bound, %.1f u S%s\n",
+        (void)printf("%-20s %-14s %-8s %6llu cases, worst %.3f of the bound, %.1f u S%s\n",
                      r->ck.isa, r->ck.slot, ti != NULL ? ti->name : "",
                      (unsigned long long)r->ck.n_cases, r->ck.worst, r->ck.worst_s,
                      r->ck.n_failed > 0 ? "  WRONG" : "");
@@ -188,12 +188,18 @@ static void check_ops(struct run *r, const struct cpu_kernels *k)
         void (*check)(struct ck *c, const struct cpu_kernels *k);
     } ops[] = {{"rms_norm", (any_fn *)k->rms_norm, ck_rms_norm},
                {"rope", (any_fn *)k->rope, ck_rope},
+               {"l2_norm", (any_fn *)k->l2_norm, ck_l2_norm},
                {"swiglu", (any_fn *)k->swiglu, ck_swiglu},
+               {"swiglu_clamped", (any_fn *)k->swiglu_clamped, ck_swiglu_clamped},
+               {"gate", (any_fn *)k->gate, ck_gate},
                {"add", (any_fn *)k->add, ck_add},
                {"axpy", (any_fn *)k->axpy, ck_axpy},
                {"store_f16", (any_fn *)k->store_f16, ck_store_f16},
+               {"store_q8_0", (any_fn *)k->store_q8_0, ck_store_q8_0},
                {"attn", (any_fn *)k->attn, ck_attn},
-               {"topk", (any_fn *)k->topk, ck_topk}};
+               {"topk", (any_fn *)k->topk, ck_topk},
+               {"conv", (any_fn *)k->conv, ck_conv},
+               {"delta", (any_fn *)k->delta, ck_delta}};
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
         if (begin(r, ops[i].slot, NO_TYPE, ops[i].fn)) {
             ops[i].check(&r->ck, k);

@@ -1,55 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks of attention and expert selection.
- *
- * Attention, to first order, with s the exact scores and p the exact weights of a query head:
+ * Checks of attention.  To first order, with s the exact scores (the sink is one more, exact) and p
+ * the exact weights of a query head:
  *   a score is wrong by   es = (dk + 3) u |scale| max sum|q k|     (dot product, then the scale)
  *   exp(s - max) by       ew = es + 2 u max|s| + 4 u               (its argument; exp within 2 ulp)
- *   a weight by           2 ew + (n_kv + 2) u                      (its own and the sum's error)
- *   the result by         (2 ew + (4 n_kv + 16) u) sum p |v|       (the value sum; another n_kv u
+ *   a weight by           2 ew + (n_kv + 3) u                      (its own and the sum's error)
+ *   the result by         (2 ew + (4 n_kv + 18) u) sum p |v|       (the value sum; another n_kv u
  *                                                                  each for a running maximum)
  * and by n_kv e^-87 max|v| where exp underflows.
  */
 #include "ck.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
+
+#define MAX_CELLS 511
+
+enum sink { NO_SINK, SINK_BELOW, SINK_AMONG, SINK_ABOVE, N_SINKS };
+static const char *const sink_name[N_SINKS] = {"no sink", "sinks below", "sinks", "sinks above"};
 
 struct attn_case {
     const struct cpu_kernels *k;
-    uint32_t n_q, dk, dv, n_kv, type_k, type_v;
+    uint32_t n_q, dk, dv, n_kv, n_first, type_k, type_v;
     float stretch; /* of queries: how peaked the weights are; < 0: every score far below zero */
+    enum sink sink;
 };
 
+/* The cache's rows one after the other, and as they lie in a ring. */
 struct attn_memory {
-    struct ck_mem q, k, v, out, score;
+    struct ck_mem q, sink, k, v, part[4], out, score; /* part: k, v, k2, v2 */
 };
 
-static double cache_at(uint32_t type, const struct ck_mem *m, size_t i)
+static double cache_at(uint32_t type, const unsigned char *rows, size_t i)
 {
+    struct atsi_block_q8_0 b;
     uint16_t h;
     float f;
-    if (type == ATSI_TYPE_F16) {
-        memcpy(&h, m->data + 2 * i, 2);
+    switch (type) {
+    case ATSI_TYPE_Q8_0: /* rows are whole blocks, so they follow without gap */
+        memcpy(&b, rows + i / 32 * sizeof b, sizeof b);
+        return (double)atsi_f16_to_f32(b.d) * b.qs[i % 32];
+    case ATSI_TYPE_F16:
+        memcpy(&h, rows + 2 * i, 2);
         return (double)atsi_f16_to_f32(h);
+    default:
+        memcpy(&f, rows + 4 * i, 4);
+        return (double)f;
     }
-    memcpy(&f, m->data + 4 * i, 4);
-    return (double)f;
 }
 
+/* ---------------------------------------------------------------- what is right */
 /* Scores of one head into s; returns the bound on a score's error. */
 static double exact_scores(const struct attn_case *a, const struct attn_memory *m, uint32_t h,
                            double *s, double *max_out, double *abs_out)
 {
     double most = 0;
-    *max_out = -INFINITY;
-    *abs_out = 0;
     for (uint32_t p = 0; p < a->n_kv; p++) {
         double dot = 0, sum = 0;
         for (uint32_t i = 0; i < a->dk; i++) {
             double x = (double)((const float *)(const void *)m->q.data)[(size_t)h * a->dk + i] *
-                       cache_at(a->type_k, &m->k, (size_t)p * a->dk + i);
+                       cache_at(a->type_k, m->k.data, (size_t)p * a->dk + i);
             dot += x;
             sum += fabs(x);
         }
@@ -61,39 +71,45 @@ static double exact_scores(const struct attn_case *a, const struct attn_memory *
     return (a->dk + 3) * CK_U * most;
 }
 
-static void check_head(struct ck *c, const struct attn_case *a, const struct attn_memory *m,
-                       uint32_t h, double *s)
+/* Exact weights of one head into p; returns the bound on their relative error. */
+static double exact_weights(const struct attn_case *a, const struct attn_memory *m, uint32_t h,
+                            double *p)
 {
-    double max, most, sum = 0, es = exact_scores(a, m, h, s, &max, &most), rel;
-    const float *out = (const float *)(const void *)m->out.data + (size_t)h * a->dv;
-    for (uint32_t p = 0; p < a->n_kv; p++) {
-        s[p] = exp(s[p] - max);
-        sum += s[p];
+    double max = -INFINITY, most = 0, sum = 0, es;
+    if (a->sink != NO_SINK) {
+        max = (double)((const float *)(const void *)m->sink.data)[h];
+        most = fabs(max);
     }
-    rel = expm1(2 * (es + 2 * CK_U * most + 4 * CK_U) + (4.0 * a->n_kv + 16) * CK_U);
+    es = exact_scores(a, m, h, p, &max, &most);
+    if (a->sink != NO_SINK)
+        sum = exp((double)((const float *)(const void *)m->sink.data)[h] - max);
+    for (uint32_t i = 0; i < a->n_kv; i++) {
+        p[i] = exp(p[i] - max);
+        sum += p[i];
+    }
+    for (uint32_t i = 0; i < a->n_kv; i++)
+        p[i] /= sum;
+    return expm1(2 * (es + 2 * CK_U * most + 4 * CK_U) + (4.0 * a->n_kv + 18) * CK_U);
+}
+
+static void check_head(struct ck *c, const struct attn_case *a, const struct attn_memory *m,
+                       uint32_t h, double *p)
+{
+    const float *out = (const float *)(const void *)m->out.data + (size_t)h * a->dv;
+    double rel = exact_weights(a, m, h, p);
     for (uint32_t i = 0; i < a->dv; i++) {
         double want = 0, parts = 0, largest = 0;
-        for (uint32_t p = 0; p < a->n_kv; p++) {
-            double v = cache_at(a->type_v, &m->v, (size_t)p * a->dv + i);
-            want += s[p] / sum * v;
-            parts += s[p] / sum * fabs(v);
+        for (uint32_t r = 0; r < a->n_kv; r++) {
+            double v = cache_at(a->type_v, m->v.data, (size_t)r * a->dv + i);
+            want += p[r] * v;
+            parts += p[r] * fabs(v);
             largest = fmax(largest, fabs(v));
         }
         ck_near(c, h, i, out[i], want, rel * parts + a->n_kv * exp(-87.0) * largest);
     }
 }
 
-static void fill_cache(struct ck *c, uint32_t type, struct ck_mem *m, size_t n, bool outliers)
-{
-    ck_fill_weights(c, type, outliers ? CK_OUTLIERS : CK_RANDOM, m->data, n);
-    ck_mem_seal(m);
-}
-
-static size_t bytes_of(uint32_t type, size_t n)
-{
-    return n * (type == ATSI_TYPE_F16 ? 2 : 4);
-}
-
+/* ---------------------------------------------------------------- data */
 static void fill_queries(struct ck *c, const struct attn_case *a, struct ck_mem *q)
 {
     for (size_t i = 0; i < (size_t)a->n_q * a->dk; i++) {
@@ -105,55 +121,184 @@ static void fill_queries(struct ck *c, const struct attn_case *a, struct ck_mem 
 
 /* Keys without sign: with negative queries no score is near zero, so a softmax that takes zero for
  * a cell (padding, a wrong start of the maximum) finds nothing but underflow. */
-static void make_positive(uint32_t type, struct ck_mem *m, size_t n)
+static void make_positive(uint32_t type, unsigned char *rows, size_t n)
 {
     size_t size = type == ATSI_TYPE_F16 ? 2 : 4;
-    for (size_t i = 0; i < n; i++)
-        m->data[i * size + size - 1] &= 0x7f;
-    ck_mem_seal(m);
+    if (type != ATSI_TYPE_Q8_0) {
+        for (size_t i = 0; i < n; i++)
+            rows[i * size + size - 1] &= 0x7f;
+        return;
+    }
+    for (size_t b = 0; b < n / 32; b++) { /* scale and codes */
+        unsigned char *block = rows + b * sizeof(struct atsi_block_q8_0);
+        for (size_t i = 1; i < sizeof(struct atsi_block_q8_0); i++)
+            block[i] &= 0x7f;
+    }
 }
 
+/* Sinks where the scores are, or so far from them that one side has no weight left. */
+static void fill_sinks(struct ck *c, const struct attn_case *a, const struct attn_memory *m,
+                       double *s)
+{
+    for (uint32_t h = 0; h < a->n_q; h++) {
+        double max = -INFINITY, most = 0;
+        (void)exact_scores(a, m, h, s, &max, &most);
+        max += a->sink == SINK_ABOVE ? 200 : a->sink == SINK_BELOW ? -200 : (double)ck_unit(c);
+        ((float *)(void *)m->sink.data)[h] = (float)max;
+    }
+}
+
+static size_t row_bytes(const struct attn_case *a, bool keys)
+{
+    return (size_t)atsi_row_bytes(keys ? a->type_k : a->type_v, keys ? a->dk : a->dv);
+}
+
+static struct attn_memory open_memory(struct ck *c, const struct attn_case *a, double *s)
+{
+    size_t q = (size_t)a->n_q * sizeof(float), rk = row_bytes(a, true), rv = row_bytes(a, false);
+    struct attn_memory m = {ck_mem_open(q * a->dk, 4),
+                            ck_mem_open(q, 4),
+                            ck_mem_open(a->n_kv * rk, 4),
+                            ck_mem_open(a->n_kv * rv, 4),
+                            {ck_mem_open(a->n_first * rk, 2), ck_mem_open(a->n_first * rv, 2),
+                             ck_mem_open((a->n_kv - a->n_first) * rk, 2),
+                             ck_mem_open((a->n_kv - a->n_first) * rv, 2)},
+                            ck_mem_open(q * a->dv, 4),
+                            ck_mem_open(q * (((size_t)a->n_kv + 15) / 16 * 16), 64)};
+    fill_queries(c, a, &m.q);
+    ck_fill_weights(c, a->type_k, CK_RANDOM, m.k.data, (size_t)a->n_kv * a->dk);
+    if (a->stretch < 0)
+        make_positive(a->type_k, m.k.data, (size_t)a->n_kv * a->dk);
+    ck_fill_weights(c, a->type_v, a->n_kv % 2 != 0 ? CK_OUTLIERS : CK_RANDOM, m.v.data,
+                    (size_t)a->n_kv * a->dv);
+    if (a->sink != NO_SINK)
+        fill_sinks(c, a, &m, s);
+    ck_mem_seal(&m.sink);
+    for (int i = 0; i < 4; i++) {
+        const struct ck_mem *from = i % 2 == 0 ? &m.k : &m.v;
+        size_t skip = i < 2 ? 0 : from->bytes - m.part[i].bytes;
+        memcpy(m.part[i].data, from->data + skip, m.part[i].bytes);
+        ck_mem_seal(&m.part[i]);
+    }
+    return m;
+}
+
+static void close_memory(struct ck *c, struct attn_memory *m)
+{
+    static const char *const part[] = {"keys", "values", "keys behind the turn",
+                                       "values behind the turn"};
+    ck_mem_check(c, &m->q, "queries");
+    ck_mem_check(c, &m->sink, "sinks");
+    for (int i = 0; i < 4; i++) {
+        ck_mem_check(c, &m->part[i], part[i]);
+        ck_mem_close(&m->part[i]);
+    }
+    ck_mem_around(c, &m->out, "out");
+    ck_mem_around(c, &m->score, "score");
+    ck_mem_close(&m->q);
+    ck_mem_close(&m->sink);
+    ck_mem_close(&m->k);
+    ck_mem_close(&m->v);
+    ck_mem_close(&m->out);
+    ck_mem_close(&m->score);
+}
+
+/* The second part is no address at all where it must not be read. */
+static struct cpu_attn_args args_of(const struct attn_case *a, const struct attn_memory *m)
+{
+    bool two = a->n_first < a->n_kv;
+    return (struct cpu_attn_args){.n_q = a->n_q,
+                                  .dk = a->dk,
+                                  .dv = a->dv,
+                                  .n_kv = a->n_kv,
+                                  .n_first = a->n_first,
+                                  .type_k = a->type_k,
+                                  .type_v = a->type_v,
+                                  .scale = (float)(1 / sqrt((double)a->dk)),
+                                  .q = (const float *)(void *)m->q.data,
+                                  .k = m->part[0].data,
+                                  .v = m->part[1].data,
+                                  .k2 = two ? m->part[2].data : NULL,
+                                  .v2 = two ? m->part[3].data : NULL,
+                                  .sink = a->sink != NO_SINK ? (float *)(void *)m->sink.data : NULL,
+                                  .out = (float *)(void *)m->out.data,
+                                  .score = (float *)(void *)m->score.data};
+}
+
+/* ---------------------------------------------------------------- cases */
 static void attn_case(struct ck *c, const void *arg)
 {
     const struct attn_case *a = arg;
-    size_t nk = (size_t)a->n_kv * a->dk, nv = (size_t)a->n_kv * a->dv;
-    struct attn_memory m = {
-        ck_mem_open((size_t)a->n_q * a->dk * sizeof(float), 4),
-        ck_mem_open(bytes_of(a->type_k, nk), 4), ck_mem_open(bytes_of(a->type_v, nv), 4),
-        ck_mem_open((size_t)a->n_q * a->dv * sizeof(float), 4),
-        ck_mem_open(a->n_q * (((size_t)a->n_kv + 15) / 16 * 16) * sizeof(float), 64)};
-    struct cpu_attn_args args = {.n_q = a->n_q,
-                                 .dk = a->dk,
-                                 .dv = a->dv,
-                                 .n_kv = a->n_kv,
-                                 .type_k = a->type_k,
-                                 .type_v = a->type_v,
-                                 .scale = (float)(1 / sqrt((double)a->dk)),
-                                 .q = (const float *)(void *)m.q.data,
-                                 .k = m.k.data,
-                                 .v = m.v.data,
-                                 .out = (float *)(void *)m.out.data,
-                                 .score = (float *)(void *)m.score.data};
-    double *s = malloc(a->n_kv * sizeof *s);
-    fill_queries(c, a, &m.q);
-    fill_cache(c, a->type_k, &m.k, nk, false);
-    if (a->stretch < 0)
-        make_positive(a->type_k, &m.k, nk);
-    fill_cache(c, a->type_v, &m.v, nv, a->n_kv % 2 != 0);
+    double s[MAX_CELLS]; /* not from the heap: a kernel may end in a signal */
+    struct attn_memory m = open_memory(c, a, s);
+    struct cpu_attn_args args = args_of(a, &m);
     a->k->attn(&args);
-    for (uint32_t h = 0; h < a->n_q && s != NULL; h++)
+    for (uint32_t h = 0; h < a->n_q; h++)
         check_head(c, a, &m, h, s);
-    ck_mem_check(c, &m.q, "queries");
-    ck_mem_check(c, &m.k, "keys");
-    ck_mem_check(c, &m.v, "values");
-    ck_mem_around(c, &m.out, "out");
-    ck_mem_around(c, &m.score, "score");
-    ck_mem_close(&m.q);
-    ck_mem_close(&m.k);
-    ck_mem_close(&m.v);
-    ck_mem_close(&m.out);
-    ck_mem_close(&m.score);
-    free(s);
+    close_memory(c, &m);
+}
+
+/* Where the ring begins anew must not show in a single bit. */
+static void ring_case(struct ck *c, const void *arg)
+{
+    struct attn_case a = *(const struct attn_case *)arg;
+    uint64_t random = c->random;
+    double s[MAX_CELLS];
+    float want[16 * 256];
+    for (a.n_first = a.n_kv; a.n_first > 0; a.n_first--) {
+        struct attn_memory m;
+        struct cpu_attn_args args;
+        c->random = random; /* the same data */
+        m = open_memory(c, &a, s);
+        args = args_of(&a, &m);
+        a.k->attn(&args);
+        if (a.n_first == a.n_kv)
+            memcpy(want, m.out.data, m.out.bytes);
+        else if (memcmp(want, m.out.data, m.out.bytes) != 0)
+            ck_fail(c, "the result changes when the ring begins anew after %u cells", a.n_first);
+        close_memory(c, &m);
+    }
+}
+
+static const uint32_t cache_types[] = {ATSI_TYPE_F16, ATSI_TYPE_F32, ATSI_TYPE_Q8_0};
+
+static bool possible(const struct attn_case *a)
+{
+    return atsi_row_bytes(a->type_k, a->dk) != 0 && atsi_row_bytes(a->type_v, a->dv) != 0;
+}
+
+static void name_case(struct ck *c, const struct attn_case *a, const char *name)
+{
+    ck_case(c, "%s heads=%u dk=%u dv=%u cells=%u+%u k %s v %s, queries of %g, %s", name, a->n_q,
+            a->dk, a->dv, a->n_first, a->n_kv - a->n_first, atsi_type_info(a->type_k)->name,
+            atsi_type_info(a->type_v)->name, (double)a->stretch, sink_name[a->sink]);
+}
+
+static const uint32_t heads[] = {1, 2, 3, 4, 5, 7, 8, 16};
+static const float stretch[] = {0.5F, 4.0F, 60.0F, -2000.0F};
+
+static void rings(struct ck *c, const struct cpu_kernels *k)
+{
+    static const uint32_t dims[][2] = {{64, 64}, {32, 96}, {20, 33}};
+    static const uint32_t cells[] = {2, 3, 5, 8, 13, 17, 34};
+    for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++)
+        for (size_t n = 0; n < sizeof cells / sizeof cells[0]; n++)
+            for (uint32_t types = 0; types < 9; types++) {
+                struct attn_case a = {.k = k,
+                                      .n_q = heads[(d + n + types) % 8],
+                                      .dk = dims[d][0],
+                                      .dv = dims[d][1],
+                                      .n_kv = cells[n],
+                                      .n_first = cells[n],
+                                      .type_k = cache_types[types % 3],
+                                      .type_v = cache_types[types / 3],
+                                      .stretch = stretch[types % 2],
+                                      .sink = (enum sink)((n + types) % N_SINKS)};
+                if (!possible(&a))
+                    continue;
+                name_case(c, &a, "ring");
+                ck_guarded(c, ring_case, &a);
+            }
 }
 
 void ck_attn(struct ck *c, const struct cpu_kernels *k)
@@ -161,134 +306,26 @@ void ck_attn(struct ck *c, const struct cpu_kernels *k)
     static const uint32_t dims[][2] = {{8, 8},     {16, 16},   {20, 20}, {32, 32},
                                        {64, 64},   {80, 80},   {96, 96}, {128, 128},
                                        {192, 128}, {256, 256}, {33, 17}, {64, 128}};
-    static const uint32_t cells[] = {1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 257, 511};
-    static const uint32_t heads[] = {1, 2, 3, 4, 5, 7, 8, 16};
-    static const float stretch[] = {0.5F, 4.0F, 60.0F, -2000.0F};
+    static const uint32_t cells[] = {1,  2,  3,  5,  7,  8,   9,   15,
+                                     16, 17, 31, 33, 64, 100, 257, MAX_CELLS};
     size_t i = 0;
     for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++)
         for (size_t n = 0; n < sizeof cells / sizeof cells[0]; n++)
-            for (int types = 0; types < 4; types++, i++) {
+            for (uint32_t types = 0; types < 9; types++, i++) {
                 struct attn_case a = {.k = k,
                                       .n_q = heads[i % 8],
                                       .dk = dims[d][0],
                                       .dv = dims[d][1],
                                       .n_kv = cells[n],
-                                      .type_k = types % 2 == 0 ? ATSI_TYPE_F16 : ATSI_TYPE_F32,
-                                      .type_v = types < 2 ? ATSI_TYPE_F16 : ATSI_TYPE_F32,
-                                      .stretch = stretch[i / 3 % 4]};
-                ck_case(c, "attn heads=%u dk=%u dv=%u cells=%u k %s v %s, queries of %g", a.n_q,
-                        a.dk, a.dv, a.n_kv, atsi_type_info(a.type_k)->name,
-                        atsi_type_info(a.type_v)->name, (double)a.stretch);
+                                      .n_first = i % 3 == 0 ? 1 + (uint32_t)i % cells[n] : cells[n],
+                                      .type_k = cache_types[types % 3],
+                                      .type_v = cache_types[types / 3],
+                                      .stretch = stretch[i / 3 % 4],
+                                      .sink = (enum sink)(i / 2 % N_SINKS)};
+                if (!possible(&a))
+                    continue;
+                name_case(c, &a, "attn");
                 ck_guarded(c, attn_case, &a);
             }
-}
-
-/* ---------------------------------------------------------------- expert selection */
-#define MAX_USED 128u
-
-struct topk_case {
-    const struct cpu_kernels *k;
-    uint32_t n, used;
-    int kind;
-};
-
-#define N_TOPK_KINDS 6
-static const char *const topk_kind[N_TOPK_KINDS] = {
-    "random", "all equal", "pairs of equals", "-infinity among them", "far apart", "NaN"};
-
-static float topk_value(struct ck *c, int kind, uint32_t i)
-{
-    switch (kind) {
-    case 1:
-        return 0.25F;
-    case 2:
-        return (float)(ck_random(c) % 5);
-    case 3:
-        return i % 3 == 1 ? -INFINITY : ck_unit(c);
-    case 4:
-        return ck_unit(c) * 200.0F;
-    case 5:
-        return i % 4 == 2 ? NAN : ck_unit(c);
-    default:
-        return ck_unit(c) * 5.0F;
-    }
-}
-
-/* Ids: the k best, larger first, lower id on a tie, NaN last. */
-static bool better(const float *x, uint32_t a, uint32_t b)
-{
-    if (isnan(x[a]) || isnan(x[b]))
-        return isnan(x[b]) && (!isnan(x[a]) || a < b);
-    return x[a] != x[b] ? x[a] > x[b] : a < b;
-}
-
-static void check_ids(struct ck *c, const struct topk_case *o, const float *x, const int32_t *ids)
-{
-    for (uint32_t j = 0; j < o->used; j++) {
-        uint32_t rank = 0;
-        if (ids[j] < 0 || (uint32_t)ids[j] >= o->n) {
-            ck_fail(c, "place %u = id %d of %u", j, ids[j], o->n);
-            return;
-        }
-        for (uint32_t i = 0; i < o->n; i++)
-            rank += better(x, i, (uint32_t)ids[j]) ? 1 : 0;
-        if (rank != j)
-            ck_fail(c, "place %u holds id %d, which is number %u", j, ids[j], rank);
-    }
-}
-
-/* A weight: exp within 2 ulp of an argument that rounded once, sums of n terms, two divisions. */
-static void check_weights(struct ck *c, const struct topk_case *o, const float *x,
-                          const int32_t *ids, const float *w)
-{
-    double sum = 0, selected = 0, p[MAX_USED], top = (double)x[ids[0]];
-    for (uint32_t i = 0; i < o->n; i++)
-        sum += exp((double)x[i] - top);
-    for (uint32_t j = 0; j < o->used; j++) {
-        p[j] = exp((double)x[ids[j]] - top) / sum;
-        selected += p[j];
-    }
-    for (uint32_t j = 0; j < o->used; j++) {
-        double far = fabs((double)x[ids[j]] - top), want = p[j] / fmax(selected, 0x1p-14);
-        double rel = 2 * (o->n + 8.0) * CK_U + (isfinite(far) ? far * CK_U : 0);
-        ck_near(c, j, 0, w[j], want, rel * want + 2 * exp(-87.0));
-    }
-}
-
-static void topk_case(struct ck *c, const void *arg)
-{
-    const struct topk_case *o = arg;
-    struct ck_mem x = ck_mem_open(o->n * sizeof(float), 4);
-    struct ck_mem ids = ck_mem_open(o->used * sizeof(int32_t), 4);
-    struct ck_mem w = ck_mem_open(o->used * sizeof(float), 4);
-    const float *logits = (const float *)(void *)x.data;
-    const int32_t *got = (const int32_t *)(void *)ids.data;
-    for (uint32_t i = 0; i < o->n; i++)
-        ((float *)(void *)x.data)[i] = topk_value(c, o->kind, i);
-    ck_mem_seal(&x);
-    o->k->topk(logits, o->n, o->used, (int32_t *)(void *)ids.data, (float *)(void *)w.data);
-    check_ids(c, o, logits, got);
-    if (o->kind != 5 && got[0] >= 0 && (uint32_t)got[0] < o->n)
-        check_weights(c, o, logits, got, (const float *)(void *)w.data);
-    ck_mem_check(c, &x, "logits");
-    ck_mem_around(c, &ids, "ids");
-    ck_mem_around(c, &w, "weights");
-    ck_mem_close(&x);
-    ck_mem_close(&ids);
-    ck_mem_close(&w);
-}
-
-void ck_topk(struct ck *c, const struct cpu_kernels *k)
-{
-    static const uint32_t shapes[][2] = {{1, 1},   {2, 1},   {2, 2},   {8, 2},    {15, 4},
-                                         {16, 16}, {17, 5},  {31, 8},  {64, 6},   {60, 4},
-                                         {128, 8}, {129, 8}, {256, 8}, {512, 10}, {128, 128}};
-    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        for (int kind = 0; kind < N_TOPK_KINDS; kind++) {
-            struct topk_case o = {k, shapes[i][0], shapes[i][1], kind};
-            if (kind == 3 && o.n == 2 && o.used == 2)
-                o.used = 1; /* one finite logit: the other's weight is 0 / 1 by either rule */
-            ck_case(c, "topk n=%u k=%u, %s", o.n, o.used, topk_kind[kind]);
-            ck_guarded(c, topk_case, &o);
-        }
+    rings(c, k);
 }

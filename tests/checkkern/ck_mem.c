@@ -105,6 +105,8 @@ void ck_guarded(struct ck *c, void (*fn)(struct ck *c, const void *arg), const v
 {
     struct sigaction old[N_SIGNALS], action = {.sa_handler = on_signal, .sa_flags = SA_NODEFER};
     unsigned mode = float_mode();
+    if (c->quiet && c->n_failed > 0)
+        return; /* noticed */
     for (size_t i = 0; i < N_SIGNALS; i++)
         (void)sigaction(signals[i], &action, &old[i]); /* cannot fail: valid signals */
     if (sigsetjmp(back, 1) == 0)

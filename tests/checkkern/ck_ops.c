@@ -1,90 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Checks of norms, rotation, element-wise operations and the cache store. */
-#include "ck.h"
+ * Checks of norms, rotation, sums and the cache stores. */
+#include "ck_vectors.h"
 
 #include <math.h>
 #include <string.h>
-
-/* Lengths: empty, vector widths and their neighbours, primes, model widths. */
-static const uint32_t lengths[] = {0,   1,   2,   3,   7,   8,   9,    15,   16,   17,   23,
-                                   31,  32,  33,  47,  63,  64,  65,   80,   96,   127,  128,
-                                   129, 255, 256, 257, 509, 896, 1024, 2880, 4096, 4099, 14336};
-#define N_LENGTHS (sizeof lengths / sizeof lengths[0])
-
-struct op_case {
-    const struct cpu_kernels *k;
-    uint32_t n, n_head, head_dim, n_rot, mode;
-    enum ck_mode data;
-    bool in_place;
-};
-
-/* Three vectors; y starts as a copy of a when the result goes in place. */
-struct vectors {
-    struct ck_mem a, b, y;
-    const float *x, *z;
-    float *out;
-};
-
-static struct vectors vectors_open(struct ck *c, const struct op_case *o, size_t na, size_t nb,
-                                   size_t ny)
-{
-    struct vectors v = {ck_mem_open(na * sizeof(float), 4),
-                        ck_mem_open(nb * sizeof(float), 4),
-                        ck_mem_open(ny * sizeof(float), 4),
-                        NULL,
-                        NULL,
-                        NULL};
-    v.x = (const float *)(void *)v.a.data;
-    v.z = (const float *)(void *)v.b.data;
-    v.out = (float *)(void *)v.y.data;
-    ck_fill_floats(c, o->data, (float *)(void *)v.a.data, na);
-    ck_fill_floats(c, o->data == CK_ZERO_X ? CK_RANDOM : o->data, (float *)(void *)v.b.data, nb);
-    if (o->in_place)
-        memcpy(v.out, v.x, ny * sizeof(float));
-    ck_mem_seal(&v.a);
-    ck_mem_seal(&v.b);
-    return v;
-}
-
-static void vectors_close(struct ck *c, struct vectors *v)
-{
-    ck_mem_check(c, &v->a, "first operand");
-    ck_mem_check(c, &v->b, "second operand");
-    ck_mem_around(c, &v->y, "y");
-    ck_mem_close(&v->a);
-    ck_mem_close(&v->b);
-    ck_mem_close(&v->y);
-}
-
-static const float *source(const struct vectors *v, const struct op_case *o)
-{
-    return o->in_place ? v->out : v->x;
-}
-
-/* Stretches the first operand, element i by first + i % 257 * step. */
-static void scale_operand(struct vectors *v, const struct op_case *o, float first, float step)
-{
-    for (uint32_t i = 0; i < o->n; i++) {
-        ((float *)(void *)v->a.data)[i] *= first + (float)(i % 257) * step;
-        v->out[i] = o->in_place ? v->x[i] : v->out[i];
-    }
-    ck_mem_seal(&v->a);
-}
-
-/* fn over all lengths, kinds of data, in place and not. */
-static void over_lengths(struct ck *c, const struct cpu_kernels *k, const char *name,
-                         void (*fn)(struct ck *c, const void *arg), bool in_place_too)
-{
-    for (size_t i = 0; i < N_LENGTHS; i++)
-        for (int mode = 0; mode < CK_N_MODES; mode++)
-            for (int place = 0; place <= (in_place_too ? 1 : 0); place++) {
-                struct op_case o = {
-                    .k = k, .n = lengths[i], .data = (enum ck_mode)mode, .in_place = place != 0};
-                ck_case(c, "%s n=%u%s, %s", name, o.n, place != 0 ? " in place" : "",
-                        ck_mode_name[mode]);
-                ck_guarded(c, fn, &o);
-            }
-}
 
 /* ---------------------------------------------------------------- RMS norm */
 /* The square sum is kept in double, so it adds no error worth naming; mean, + eps, square root,
@@ -93,33 +12,64 @@ static void over_lengths(struct ck *c, const struct cpu_kernels *k, const char *
 static void rms_norm_case(struct ck *c, const void *arg)
 {
     static const float eps[] = {1e-5F, 1e-6F, 0.1F};
-    const struct op_case *o = arg;
-    struct vectors v = vectors_open(c, o, o->n, o->n, o->n);
+    const struct ck_op_case *o = arg;
+    struct ck_vectors v = ck_vectors_open(c, o, o->n, o->n, o->n);
     float e = eps[o->n % 3];
     double sum = 0, scale;
     if (o->data == CK_EXTREME) /* squares beyond the range of f32 */
-        scale_operand(&v, o, 1e25F, 0);
+        ck_vectors_scale(&v, o, 1e25F, 0);
     for (uint32_t i = 0; i < o->n; i++)
         sum += (double)v.x[i] * (double)v.x[i];
     scale = 1 / sqrt(sum / (o->n > 0 ? o->n : 1) + (double)e);
-    o->k->rms_norm(source(&v, o), v.z, v.out, o->n, e);
+    o->k->rms_norm(ck_source(&v, o), v.z, v.out, o->n, e);
     for (uint32_t i = 0; i < o->n; i++) {
         double want = (double)v.x[i] * scale * (double)v.z[i];
         ck_near(c, i, 0, v.out[i], want, 6 * CK_U * fabs(want) + 2 * CK_TINY);
     }
-    vectors_close(c, &v);
+    ck_vectors_close(c, &v);
 }
 
 void ck_rms_norm(struct ck *c, const struct cpu_kernels *k)
 {
-    over_lengths(c, k, "rms_norm", rms_norm_case, true);
+    ck_over_lengths(c, k, "rms_norm", rms_norm_case, true);
+}
+
+/* ---------------------------------------------------------------- 2-norm */
+/* As above without the mean, + eps and the weight. */
+static void l2_norm_case(struct ck *c, const void *arg)
+{
+    static const float eps[] = {1e-6F, 1e-5F, 0.1F};
+    const struct ck_op_case *o = arg;
+    struct ck_vectors v = ck_vectors_open(c, o, o->n, 0, o->n);
+    float e = eps[o->n % 3];
+    double sum = 0, scale;
+    if (o->data == CK_EXTREME) /* squares beyond the range of f32 */
+        ck_vectors_scale(&v, o, 1e25F, 0);
+    else if (o->data == CK_OUTLIERS) /* or below it */
+        ck_vectors_scale(&v, o, 1e-24F, 0);
+    else if (o->data == CK_TINY_D) /* subnormal numbers */
+        ck_vectors_scale(&v, o, 1e-35F, 0);
+    for (uint32_t i = 0; i < o->n; i++)
+        sum += (double)v.x[i] * (double)v.x[i];
+    scale = 1 / fmax(sqrt(sum), (double)(o->data == CK_OUTLIERS ? 1e-30F : e));
+    o->k->l2_norm(ck_source(&v, o), v.out, o->n, o->data == CK_OUTLIERS ? 1e-30F : e);
+    for (uint32_t i = 0; i < o->n; i++) {
+        double want = (double)v.x[i] * scale;
+        ck_near(c, i, 0, v.out[i], want, 5 * CK_U * fabs(want) + 2 * CK_TINY);
+    }
+    ck_vectors_close(c, &v);
+}
+
+void ck_l2_norm(struct ck *c, const struct cpu_kernels *k)
+{
+    ck_over_lengths(c, k, "l2_norm", l2_norm_case, true);
 }
 
 /* ---------------------------------------------------------------- rotation */
 /* a cos - b sin: two products and an addition, each rounding once: 3 u of the absolute parts (2
  * when a product is fused). */
-static void rope_pair(struct ck *c, const struct op_case *o, const struct vectors *v, uint32_t h,
-                      uint32_t i)
+static void rope_pair(struct ck *c, const struct ck_op_case *o, const struct ck_vectors *v,
+                      uint32_t h, uint32_t i)
 {
     uint32_t half = o->n_rot / 2;
     size_t base = (size_t)h * o->head_dim;
@@ -135,10 +85,10 @@ static void rope_pair(struct ck *c, const struct op_case *o, const struct vector
 
 static void rope_case(struct ck *c, const void *arg)
 {
-    const struct op_case *o = arg;
+    const struct ck_op_case *o = arg;
     size_t n = (size_t)o->n_head * o->head_dim;
-    struct vectors v = vectors_open(c, o, n, o->n_rot, n);
-    o->k->rope(source(&v, o), v.z, v.out, o->n_head, o->head_dim, o->n_rot, o->mode);
+    struct ck_vectors v = ck_vectors_open(c, o, n, o->n_rot, n);
+    o->k->rope(ck_source(&v, o), v.z, v.out, o->n_head, o->head_dim, o->n_rot, o->mode);
     for (uint32_t h = 0; h < o->n_head; h++) {
         for (uint32_t i = 0; i < o->n_rot / 2; i++)
             rope_pair(c, o, &v, h, i);
@@ -146,7 +96,7 @@ static void rope_case(struct ck *c, const void *arg)
             ck_near(c, h, i, v.out[(size_t)h * o->head_dim + i],
                     (double)v.x[(size_t)h * o->head_dim + i], 0);
     }
-    vectors_close(c, &v);
+    ck_vectors_close(c, &v);
 }
 
 void ck_rope(struct ck *c, const struct cpu_kernels *k)
@@ -159,13 +109,13 @@ void ck_rope(struct ck *c, const struct cpu_kernels *k)
                   {2, 34, 34},  {1, 18, 18}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (uint32_t variant = 0; variant < 4 * CK_N_MODES; variant++) {
-            struct op_case o = {.k = k,
-                                .n_head = shapes[i].n_head,
-                                .head_dim = shapes[i].head_dim,
-                                .n_rot = shapes[i].n_rot,
-                                .mode = variant % 2 == 0 ? ATSI_ROPE_PAIRS : ATSI_ROPE_HALVES,
-                                .in_place = variant / 2 % 2 != 0,
-                                .data = (enum ck_mode)(variant / 4)};
+            struct ck_op_case o = {.k = k,
+                                   .n_head = shapes[i].n_head,
+                                   .head_dim = shapes[i].head_dim,
+                                   .n_rot = shapes[i].n_rot,
+                                   .mode = variant % 2 == 0 ? ATSI_ROPE_PAIRS : ATSI_ROPE_HALVES,
+                                   .in_place = variant / 2 % 2 != 0,
+                                   .data = (enum ck_mode)(variant / 4)};
             ck_case(c, "rope heads=%u dim=%u rot=%u %s%s, %s", o.n_head, o.head_dim, o.n_rot,
                     o.mode == ATSI_ROPE_PAIRS ? "pairs" : "halves", o.in_place ? " in place" : "",
                     ck_mode_name[o.data]);
@@ -173,90 +123,42 @@ void ck_rope(struct ck *c, const struct cpu_kernels *k)
         }
 }
 
-/* ---------------------------------------------------------------- SwiGLU */
-/* silu(g) * up.  exp may be wrong by 2 ulp (4 u); 1 + exp, the division and the product round once
- * each: 8 u with one spare.  Where exp(-g) leaves the range of f32 (g < -87) a kernel may saturate:
- * the exact value is then below 88 e^-87 |up|. */
-static double silu(double g)
-{
-    return g / (1 + exp(-g));
-}
-
-static void swiglu_case(struct ck *c, const void *arg)
-{
-    const struct op_case *o = arg;
-    struct vectors v = vectors_open(c, o, o->n, o->n, o->n);
-    if (o->data == CK_RANDOM)
-        scale_operand(&v, o, 20.0F, 0);
-    else if (o->data == CK_EXTREME) /* 80 to 112 of either sign: where exp leaves f32 */
-        scale_operand(&v, o, 80.0F, 0.125F);
-    o->k->swiglu(source(&v, o), v.z, v.out, o->n);
-    for (uint32_t i = 0; i < o->n; i++) {
-        double up = (double)v.z[i], want = silu((double)v.x[i]) * up;
-        double flat = v.x[i] < -87 ? 90 * exp(-87.0) * fabs(up) : 0;
-        ck_near(c, i, 0, v.out[i], want, 8 * CK_U * fabs(want) + flat + 4 * CK_TINY);
-    }
-    vectors_close(c, &v);
-}
-
-/* A worker gets whole multiples of 16 elements: the same bits as in one call. */
-static void swiglu_cut(struct ck *c, const void *arg)
-{
-    const struct op_case *o = arg;
-    struct vectors v = vectors_open(c, o, o->n, o->n, o->n);
-    struct ck_mem whole = ck_mem_open(o->n * sizeof(float), 4);
-    uint32_t cut = (uint32_t)(ck_random(c) % (o->n / 16 + 1)) * 16;
-    o->k->swiglu(v.x, v.z, (float *)(void *)whole.data, o->n);
-    o->k->swiglu(v.x, v.z, v.out, cut);
-    o->k->swiglu(v.x + cut, v.z + cut, v.out + cut, o->n - cut);
-    if (memcmp(whole.data, v.y.data, o->n * sizeof(float)) != 0)
-        ck_fail(c, "the result changes when cut at %u", cut);
-    ck_mem_close(&whole);
-    vectors_close(c, &v);
-}
-
-void ck_swiglu(struct ck *c, const struct cpu_kernels *k)
-{
-    over_lengths(c, k, "swiglu", swiglu_case, true);
-    over_lengths(c, k, "swiglu cut", swiglu_cut, false);
-}
-
 /* ---------------------------------------------------------------- sums */
 /* One rounding: the nearest float. */
 static void add_case(struct ck *c, const void *arg)
 {
-    const struct op_case *o = arg;
-    struct vectors v = vectors_open(c, o, o->n, o->n, o->n);
-    o->k->add(source(&v, o), v.z, v.out, o->n);
+    const struct ck_op_case *o = arg;
+    struct ck_vectors v = ck_vectors_open(c, o, o->n, o->n, o->n);
+    o->k->add(ck_source(&v, o), v.z, v.out, o->n);
     for (uint32_t i = 0; i < o->n; i++)
         ck_near(c, i, 0, v.out[i], (double)(v.x[i] + v.z[i]), 0);
-    vectors_close(c, &v);
+    ck_vectors_close(c, &v);
 }
 
 void ck_add(struct ck *c, const struct cpu_kernels *k)
 {
-    over_lengths(c, k, "add", add_case, true);
+    ck_over_lengths(c, k, "add", add_case, true);
 }
 
 /* Product and addition round once each, or together: 2 u. */
 static void axpy_case(struct ck *c, const void *arg)
 {
-    struct op_case o = *(const struct op_case *)arg;
+    struct ck_op_case o = *(const struct ck_op_case *)arg;
     float s = ck_unit(c) * 2;
-    struct vectors v;
+    struct ck_vectors v;
     o.in_place = true; /* y starts as a copy of the first operand */
-    v = vectors_open(c, &o, o.n, o.n, o.n);
+    v = ck_vectors_open(c, &o, o.n, o.n, o.n);
     o.k->axpy(s, v.z, v.out, o.n);
     for (uint32_t i = 0; i < o.n; i++) {
         double p = (double)s * (double)v.z[i], y = (double)v.x[i];
         ck_near(c, i, 0, v.out[i], y + p, 2 * CK_U * (fabs(p) + fabs(y)) + 2 * CK_TINY);
     }
-    vectors_close(c, &v);
+    ck_vectors_close(c, &v);
 }
 
 void ck_axpy(struct ck *c, const struct cpu_kernels *k)
 {
-    over_lengths(c, k, "axpy", axpy_case, false);
+    ck_over_lengths(c, k, "axpy", axpy_case, false);
 }
 
 /* ---------------------------------------------------------------- cache store */
@@ -268,7 +170,7 @@ static bool is_nan16(uint16_t h)
 /* Any bit pattern: nearest f16, halves to even, subnormals kept, NaN stays NaN. */
 static void store_case(struct ck *c, const void *arg)
 {
-    const struct op_case *o = arg;
+    const struct ck_op_case *o = arg;
     struct ck_mem x = ck_mem_open(o->n * sizeof(float), 4);
     struct ck_mem y = ck_mem_open(o->n * sizeof(uint16_t), 2);
     for (uint32_t i = 0; i < o->n; i++) {
@@ -296,5 +198,64 @@ static void store_case(struct ck *c, const void *arg)
 
 void ck_store_f16(struct ck *c, const struct cpu_kernels *k)
 {
-    over_lengths(c, k, "store_f16", store_case, false);
+    ck_over_lengths(c, k, "store_f16", store_case, false);
+}
+
+/* 32 values to a block, bit for bit as docs/formats.md states it. */
+static struct atsi_block_q8_0 block_of(const float *x)
+{
+    struct atsi_block_q8_0 b;
+    float amax = 0, inverse;
+    for (int i = 0; i < 32; i++)
+        amax = fmaxf(amax, fabsf(x[i]));
+    inverse = 127.0F / amax;
+    for (int i = 0; i < 32; i++)
+        b.qs[i] = (int8_t)(isfinite(inverse) ? lrintf(x[i] * inverse) : 0);
+    b.d = atsi_f32_to_f16(amax / 127.0F);
+    return b;
+}
+
+/* One kind of data per block: ordinary, zeros, halves between codes, subnormal, huge, vanishing. */
+static float block_value(struct ck *c, uint32_t kind, uint32_t i)
+{
+    static const float size[] = {4.0F, 0.0F, 0.0F, 1e-38F, 8e6F, 1e-44F, 1e-5F};
+    if (kind == 2)
+        return i % 32 == 5 ? -127.0F : (float)((int)(ck_random(c) % 253) - 126) * 0.5F;
+    return ck_unit(c) * size[kind];
+}
+
+static void store_q8_0_case(struct ck *c, const void *arg)
+{
+    const struct ck_op_case *o = arg;
+    uint32_t n_blocks = o->n / 32;
+    struct ck_mem x = ck_mem_open((size_t)o->n * sizeof(float), 4);
+    struct ck_mem y = ck_mem_open(n_blocks * sizeof(struct atsi_block_q8_0), 2);
+    for (uint32_t i = 0; i < o->n; i++)
+        ((float *)(void *)x.data)[i] = block_value(c, (o->mode + i / 32) % 7, i);
+    ck_mem_seal(&x);
+    o->k->store_q8_0((const float *)(void *)x.data, y.data, o->n);
+    for (uint32_t b = 0; b < n_blocks; b++) {
+        struct atsi_block_q8_0 want = block_of((const float *)(void *)x.data + (size_t)32 * b);
+        const struct atsi_block_q8_0 *got = (const struct atsi_block_q8_0 *)(void *)y.data + b;
+        if (got->d != want.d)
+            ck_fail(c, "scale %u = %04x, want %04x", b, got->d, want.d);
+        for (uint32_t i = 0; i < 32; i++)
+            if (got->qs[i] != want.qs[i])
+                ck_fail(c, "code [%u][%u] = %d, want %d", b, i, got->qs[i], want.qs[i]);
+    }
+    ck_mem_check(c, &x, "x");
+    ck_mem_around(c, &y, "y");
+    ck_mem_close(&x);
+    ck_mem_close(&y);
+}
+
+void ck_store_q8_0(struct ck *c, const struct cpu_kernels *k)
+{
+    static const uint32_t blocks[] = {0, 1, 2, 3, 4, 5, 7, 8, 16, 33};
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
+        for (uint32_t kind = 0; kind < 7; kind++) {
+            struct ck_op_case o = {.k = k, .n = blocks[i] * 32, .mode = kind};
+            ck_case(c, "store_q8_0 n=%u, kinds from %u", o.n, kind);
+            ck_guarded(c, store_q8_0_case, &o);
+        }
 }

@@ -5,6 +5,7 @@
  */
 #include "ck.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -167,18 +168,261 @@ static void attn_one_short(const struct cpu_attn_args *a)
 {
     struct cpu_attn_args shorter = *a;
     shorter.n_kv -= a->n_kv > 1 ? 1 : 0;
+    shorter.n_first = a->n_first < shorter.n_kv ? a->n_first : shorter.n_kv;
     right.attn(&shorter);
 }
 
-static void topk_any_tie(const float *logits, uint32_t n, uint32_t k, int32_t *ids, float *w)
+static void topk_any_tie(const float *logits, uint32_t n, uint32_t k, uint32_t gating, int32_t *ids,
+                         float *w)
 {
-    right.topk(logits, n, k, ids, w);
+    right.topk(logits, n, k, gating, ids, w);
     if (k > 1 && logits[ids[0]] == logits[ids[1]]) {
         int32_t swap = ids[0];
         ids[0] = ids[1];
         ids[1] = swap;
     }
 }
+
+static void topk_one_gating(const float *logits, uint32_t n, uint32_t k, uint32_t gating,
+                            int32_t *ids, float *w)
+{
+    (void)gating;
+    right.topk(logits, n, k, ATSI_GATING_SELECTED, ids, w);
+}
+
+static void attn_no_sink(const struct cpu_attn_args *a)
+{
+    struct cpu_attn_args other = *a;
+    other.sink = NULL;
+    right.attn(&other);
+}
+
+static void attn_scaled_sink(const struct cpu_attn_args *a)
+{
+    struct cpu_attn_args other = *a;
+    float sink[16];
+    for (uint32_t h = 0; h < a->n_q && a->sink != NULL; h++)
+        sink[h] = a->sink[h] * a->scale;
+    other.sink = a->sink != NULL ? sink : NULL;
+    right.attn(&other);
+}
+
+static void attn_no_ring(const struct cpu_attn_args *a)
+{
+    struct cpu_attn_args other = *a;
+    other.n_first = a->n_kv;
+    right.attn(&other);
+}
+
+static void attn_by_part(const struct cpu_attn_args *a)
+{
+    right.attn(a);
+    if (a->n_first < a->n_kv)
+        a->out[0] *= 1.0F + 0x1p-23F; /* well inside every bound */
+}
+
+static void l2_norm_plus_eps(const float *x, float *y, uint32_t n, float eps)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = (float)((double)x[i] / (sqrt(sum) + (double)eps));
+}
+
+static void l2_norm_in_f32(const float *x, float *y, uint32_t n, float eps)
+{
+    float sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += x[i] * x[i];
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = x[i] / fmaxf(sqrtf(sum), eps);
+}
+
+static void clamped_both_ways(const float *gate, const float *up, float *y, size_t n, float alpha,
+                              float limit)
+{
+    for (size_t i = 0; i < n; i++) {
+        float g = fmaxf(gate[i], -limit);
+        right.swiglu_clamped(&g, up + i, y + i, 1, alpha, limit);
+    }
+}
+
+static void gate_tail(const float *x, const float *g, float *y, size_t n)
+{
+    right.gate(x, g, y, n - n % 8);
+}
+
+/* Codes from the scale that is stored instead of the one before its rounding. */
+static void store_by_stored_scale(const float *x, void *y, size_t n)
+{
+    struct atsi_block_q8_0 *b = y;
+    right.store_q8_0(x, y, n);
+    for (size_t i = 0; i < n; i++) {
+        float d = atsi_f16_to_f32(b[i / 32].d);
+        if (d > 0 && isfinite(d))
+            b[i / 32].qs[i % 32] = (int8_t)lrintf(fmaxf(-127, fminf(127, x[i] / d)));
+    }
+}
+
+/* ---------------------------------------------------------------- slots with a state */
+static void conv_other_order(const struct cpu_conv_args *a)
+{
+    static float w[8 * 512];
+    struct cpu_conv_args other = *a;
+    for (size_t i = 0; i < (size_t)a->n_ch * a->n_tap; i++)
+        w[i] = a->w[i / a->n_tap * a->n_tap + (a->n_tap - 1 - i % a->n_tap)];
+    other.w = w;
+    right.conv(&other);
+}
+
+/* Right when a call brings enough rows to fill the state anew. */
+static void conv_stale_state(const struct cpu_conv_args *a)
+{
+    static float oldest[512];
+    memcpy(oldest, a->state, a->n_ch * sizeof *oldest);
+    right.conv(a);
+    if (a->n_tok < a->n_tap - 1)
+        memcpy(a->state, oldest, a->n_ch * sizeof *oldest);
+}
+
+/* The recurrence with beta on the values alone, or with the decay behind the correction. */
+static void delta_variant(const struct cpu_delta_args *a, bool values_only, bool late)
+{
+    for (uint32_t t = 0; t < a->n_tok; t++)
+        for (uint32_t j = 0; j < a->dv; j++) {
+            const float *q = a->q + (size_t)t * a->dk, *k = a->k + (size_t)t * a->dk;
+            float decay = expf(a->log_decay[t]), dot = 0, out = 0, d;
+            for (uint32_t i = 0; i < a->dk; i++)
+                dot += (late ? 1 : decay) * a->s[(size_t)i * a->dv + j] * k[i];
+            d = a->beta[t] * a->v[t * a->v_stride + j] - (values_only ? 1 : a->beta[t]) * dot;
+            for (uint32_t i = 0; i < a->dk; i++) {
+                float *s = &a->s[(size_t)i * a->dv + j];
+                *s = decay * *s + k[i] * d;
+                out += *s * q[i];
+            }
+            a->out[t * a->out_stride + j] = out * a->scale;
+        }
+}
+
+static void delta_beta_on_values(const struct cpu_delta_args *a)
+{
+    delta_variant(a, true, false);
+}
+
+static void delta_late_decay(const struct cpu_delta_args *a)
+{
+    delta_variant(a, false, true);
+}
+
+static void delta_slightly_off(const struct cpu_delta_args *a)
+{
+    right.delta(a);
+    a->s[0] *= a->n_tok > 1 ? 1.001F : 1.0F;
+}
+
+static float dot_of(const float *a, const float *b, uint32_t n)
+{
+    float sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+/* Column j of s times x. */
+static float column_times(const struct cpu_delta_args *a, const float *x, uint32_t j)
+{
+    float sum = 0;
+    for (uint32_t i = 0; i < a->dk; i++)
+        sum += a->s[(size_t)i * a->dv + j] * x[i];
+    return sum;
+}
+
+/* What row t takes from row i: products of x's and the keys' rows with the decay between them. */
+static void fill_weights(const struct cpu_delta_args *a, const double *g, const float *x, float *m)
+{
+    for (uint32_t t = 0; t < a->n_tok; t++)
+        for (uint32_t i = 0; i <= t; i++)
+            m[t * CPU_DELTA_ROWS + i] =
+                dot_of(x + (size_t)t * a->dk, a->k + (size_t)i * a->dk, a->dk) *
+                expf((float)(g[t] - g[i]));
+}
+
+/* The chunked form, right when the running sums g of the decays are. */
+static void delta_chunked(const struct cpu_delta_args *a, const double *g)
+{
+    float *known = a->scratch, *seen = known + (size_t)CPU_DELTA_ROWS * CPU_DELTA_ROWS;
+    float d[CPU_DELTA_ROWS] = {0};
+    fill_weights(a, g, a->k, known);
+    fill_weights(a, g, a->q, seen);
+    for (uint32_t j = 0; j < a->dv; j++) {
+        for (uint32_t t = 0; t < a->n_tok; t++) {
+            const float *q = a->q + (size_t)t * a->dk, *k = a->k + (size_t)t * a->dk;
+            float decay = expf((float)g[t]), v = a->v[t * a->v_stride + j];
+            v -= decay * column_times(a, k, j) + dot_of(known + (size_t)t * CPU_DELTA_ROWS, d, t);
+            d[t] = a->beta[t] * v;
+            a->out[t * a->out_stride + j] =
+                a->scale * (decay * column_times(a, q, j) +
+                            dot_of(seen + (size_t)t * CPU_DELTA_ROWS, d, t + 1));
+        }
+        for (uint32_t t = 0; t < a->n_tok; t++)
+            d[t] *= expf((float)(g[a->n_tok - 1] - g[t]));
+        for (uint32_t i = 0; i < a->dk; i++) {
+            float *s = &a->s[(size_t)i * a->dv + j];
+            *s *= expf((float)g[a->n_tok - 1]);
+            for (uint32_t t = 0; t < a->n_tok; t++)
+                *s += a->k[(size_t)t * a->dk + i] * d[t];
+        }
+    }
+}
+
+static void delta_chunked_sums_in_f32(const struct cpu_delta_args *a)
+{
+    double g[CPU_DELTA_ROWS];
+    float sum = 0;
+    for (uint32_t t = 0; t < a->n_tok; t++) {
+        sum += a->log_decay[t];
+        g[t] = (double)sum;
+    }
+    delta_chunked(a, g);
+}
+
+static void delta_chunked_right(const struct cpu_delta_args *a)
+{
+    double g[CPU_DELTA_ROWS], sum = 0;
+    for (uint32_t t = 0; t < a->n_tok; t++)
+        g[t] = sum += (double)a->log_decay[t];
+    delta_chunked(a, g);
+}
+
+/* Tables with one wrong slot. */
+static const struct {
+    const char *name;
+    void (*check)(struct ck *c, const struct cpu_kernels *k);
+    struct cpu_kernels k;
+} wrong_slot[] = {
+    {"norm 0.001 % off in the last element", ck_rms_norm, {.rms_norm = norm_without_weight}},
+    {"adds eps to the 2-norm", ck_l2_norm, {.l2_norm = l2_norm_plus_eps}},
+    {"sums squares in f32", ck_l2_norm, {.l2_norm = l2_norm_in_f32}},
+    {"turns one element the other way", ck_rope, {.rope = rope_other_sign}},
+    {"skips the tail of SwiGLU", ck_swiglu, {.swiglu = swiglu_tail}},
+    {"clamps the gate below", ck_swiglu_clamped, {.swiglu_clamped = clamped_both_ways}},
+    {"does not write the last gates", ck_gate, {.gate = gate_tail}},
+    {"codes from the stored scale", ck_store_q8_0, {.store_q8_0 = store_by_stored_scale}},
+    {"attention forgets the last cell", ck_attn, {.attn = attn_one_short}},
+    {"attention without its sinks", ck_attn, {.attn = attn_no_sink}},
+    {"scales the sinks", ck_attn, {.attn = attn_scaled_sink}},
+    {"reads on where the ring turns", ck_attn, {.attn = attn_no_ring}},
+    {"depends on where the ring turns", ck_attn, {.attn = attn_by_part}},
+    {"takes the higher id on a tie", ck_topk, {.topk = topk_any_tie}},
+    {"one gating for all", ck_topk, {.topk = topk_one_gating}},
+    {"convolves backwards", ck_conv, {.conv = conv_other_order}},
+    {"forgets a state of few rows", ck_conv, {.conv = conv_stale_state}},
+    {"delta rule: beta on the values alone", ck_delta, {.delta = delta_beta_on_values}},
+    {"delta rule: decay too late", ck_delta, {.delta = delta_late_decay}},
+    {"delta rule: state 0.1 % off", ck_delta, {.delta = delta_slightly_off}},
+    {"delta rule: sums of decays in f32", ck_delta, {.delta = delta_chunked_sums_in_f32}},
+};
 
 static uint32_t expect_failure(struct ck *c, const char *name)
 {
@@ -188,17 +432,23 @@ static uint32_t expect_failure(struct ck *c, const char *name)
     return noticed ? 0 : 1;
 }
 
+/* The form that kernels may use instead of the recurrence has to pass, bounds and all. */
+static uint32_t expect_success(struct ck *c)
+{
+    static const struct cpu_kernels k = {.delta = delta_chunked_right};
+    uint32_t n_failed;
+    ck_delta(c, &k);
+    n_failed = c->n_failed;
+    (void)printf("%-40s %s\n", "(delta rule in chunks, right)",
+                 n_failed > 0 ? "REFUSED" : "passed");
+    c->n_failed = 0;
+    return n_failed > 0 ? 1 : 0;
+}
+
 uint32_t ck_wrong(struct ck *c)
 {
     uint32_t missed = 0;
-    struct cpu_kernels k;
     cpu_ref_kernels(&right);
-    k = right;
-    k.rms_norm = norm_without_weight;
-    k.rope = rope_other_sign;
-    k.swiglu = swiglu_tail;
-    k.attn = attn_one_short;
-    k.topk = topk_any_tie;
     c->quiet = true;
     for (size_t i = 0; i < sizeof wrong_gemm / sizeof wrong_gemm[0]; i++) {
         ck_gemm(c, wrong_gemm[i].fn, ATSI_TYPE_Q4_K);
@@ -208,16 +458,11 @@ uint32_t ck_wrong(struct ck *c)
     missed += expect_failure(c, "dequantizes with a last-bit error");
     ck_quant(c, quant_truncates, 32);
     missed += expect_failure(c, "rounds activations otherwise");
-    ck_rms_norm(c, &k);
-    missed += expect_failure(c, "norm 0.001 % off in the last element");
-    ck_rope(c, &k);
-    missed += expect_failure(c, "turns one element the other way");
-    ck_swiglu(c, &k);
-    missed += expect_failure(c, "skips the tail of SwiGLU");
-    ck_attn(c, &k);
-    missed += expect_failure(c, "attention forgets the last cell");
-    ck_topk(c, &k);
-    missed += expect_failure(c, "takes the higher id on a tie");
+    for (size_t i = 0; i < sizeof wrong_slot / sizeof wrong_slot[0]; i++) {
+        wrong_slot[i].check(c, &wrong_slot[i].k);
+        missed += expect_failure(c, wrong_slot[i].name);
+    }
+    missed += expect_success(c);
     c->quiet = false;
     return missed;
 }

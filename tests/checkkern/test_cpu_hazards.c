@@ -136,21 +136,50 @@ static void kernels(const struct atsi_host *host, struct cpu_kernels *out)
 /* ---------------------------------------------------------------- the world the ops change */
 enum { MAX_T = 4, N_EXPERT = 4, K_USED = 2, CELLS = 12, HEADS = 4, KV_HEADS = 2, DIM = 32 };
 enum { ARENA = 10240, N_IDS = 3, VOCAB = 7, CACHE = KV_HEADS * CELLS * DIM, N_ROT = 32 };
+enum { N_CACHES = 3, WINDOW = CELLS - MAX_T + 1, POSITIONS = 40 };
+enum { CHANNELS = 64, TAPS = 4, KEY_HEADS = 2, VALUE_HEADS = 4, DK = 8, DV = 8 };
 
 /* Rows of different widths lie anywhere in `arena`, at multiples of 64 bytes. */
 static _Alignas(64) struct world {
     float arena[ARENA];
-    float cache[2][2][CACHE]; /* [which][keys, values]; large enough for f32 and f16 */
+    float cache[N_CACHES][2][CACHE]; /* [which][keys, values]; large enough for f32 */
+    float kept[2][CHANNELS + DK * DV * VALUE_HEADS]; /* states of both kinds overlap in part */
     int32_t ids[N_IDS][MAX_T * K_USED];
 } world, initial, expected;
 
-static int32_t positions[CELLS], tokens[MAX_T] = {3, 0, 6, 3};
+static int32_t positions[POSITIONS], tokens[MAX_T] = {3, 0, 6, 3};
 
-static struct atsi_kv caches[2];
+static struct atsi_kv caches[N_CACHES];
+static struct atsi_tensor conv_state[2], delta_state[2];
 
 static struct {
     struct atsi_tensor plain[6], experts[3], norm, freq, embed, bias;
+    struct atsi_tensor conv, rates, sinks;
 } weights;
+
+static struct atsi_tensor kept(uint64_t ne0, uint64_t ne1, uint64_t ne2, void *data)
+{
+    return (struct atsi_tensor){.struct_size = sizeof(struct atsi_tensor),
+                                .type = ATSI_TYPE_F32,
+                                .n_dims = 3,
+                                .ne = {ne0, ne1, ne2, 1},
+                                .row_bytes = ne0 * 4,
+                                .data = data,
+                                .name = "kept"};
+}
+
+static void kept_open(void)
+{
+    static const uint32_t types[N_CACHES] = {ATSI_TYPE_F16, ATSI_TYPE_F32, ATSI_TYPE_Q8_0};
+    for (int i = 0; i < N_CACHES; i++)
+        caches[i] = (struct atsi_kv){
+            sizeof caches[i],  types[i],         types[i], KV_HEADS, DIM, DIM, CELLS,
+            world.cache[i][0], world.cache[i][1]};
+    for (int i = 0; i < 2; i++) {
+        conv_state[i] = kept(CHANNELS, TAPS - 1, 1, world.kept[i]);
+        delta_state[i] = kept(DV, DK, VALUE_HEADS, world.kept[i] + CHANNELS);
+    }
+}
 
 static void weights_open(void)
 {
@@ -168,14 +197,14 @@ static void weights_open(void)
     weights.freq = tensor_new(ATSI_TYPE_F32, N_ROT / 2, 1, 1);
     weights.embed = tensor_new(ATSI_TYPE_Q8_0, 256, VOCAB, 1);
     weights.bias = tensor_new(ATSI_TYPE_F32, 256, 1, 1);
-    for (int i = 0; i < CELLS; i++)
+    weights.conv = tensor_new(ATSI_TYPE_F32, TAPS, CHANNELS, 1);
+    weights.rates = tensor_new(ATSI_TYPE_F32, VALUE_HEADS, 1, 1);
+    weights.sinks = tensor_new(ATSI_TYPE_F32, HEADS, 1, 1);
+    for (int i = 0; i < VALUE_HEADS; i++)
+        floats(&weights.rates)[i] = -1.0F - (float)i;
+    for (int i = 0; i < POSITIONS; i++)
         positions[i] = i;
-    for (int i = 0; i < 2; i++) {
-        uint32_t type = i == 0 ? ATSI_TYPE_F16 : ATSI_TYPE_F32;
-        caches[i] = (struct atsi_kv){
-            sizeof caches[i], type, type, KV_HEADS, DIM, DIM, CELLS, world.cache[i][0],
-            world.cache[i][1]};
-    }
+    kept_open();
 }
 
 static void weights_close(void)
@@ -188,6 +217,9 @@ static void weights_close(void)
     tensor_free(&weights.freq);
     tensor_free(&weights.embed);
     tensor_free(&weights.bias);
+    tensor_free(&weights.conv);
+    tensor_free(&weights.rates);
+    tensor_free(&weights.sinks);
 }
 
 static void world_start(void)
@@ -298,8 +330,11 @@ static void draw_experts(struct sequence *s, uint32_t i)
 static void draw_attn(struct sequence *s, uint32_t i)
 {
     struct atsi_op *op = &s->op[i];
-    uint32_t first = below(CELLS - op->n_rows + 1);
-    op->kv = &caches[below(2)];
+    bool window = below(2) == 0; /* beyond the ring's end, where all that is seen has a cell */
+    uint32_t first = below((window ? POSITIONS : CELLS) - op->n_rows + 1);
+    op->kv = &caches[below(N_CACHES)];
+    op->p.attn.window = window ? 1 + below(WINDOW) : 0;
+    op->weight[0] = below(2) == 0 ? &weights.sinks : NULL;
     op->p.attn.n_head = HEADS;
     op->p.attn.n_head_kv = KV_HEADS;
     op->p.attn.head_dim_k = op->p.attn.head_dim_v = DIM;
@@ -336,6 +371,60 @@ static void draw_pair(struct sequence *s, uint32_t i)
     op->src[0] = op->dst[0]; /* in place, or not */
     if (below(2) == 0)
         op->dst[0] = result(s, i, width);
+    if (op->kind == ATSI_OP_SWIGLU && below(2) == 0) { /* both halves in one source */
+        s->n_t[i] = 0;
+        op->src[0] = source(s, i, 2 * width);
+        op->src[1] = NULL;
+        op->p.glu.n_group = 1 + below(2);
+        op->dst[0] = result(s, i, width);
+    }
+}
+
+/* Gates per element, or one per run; pieces in another order. */
+static void draw_gate(struct sequence *s, uint32_t i)
+{
+    struct atsi_op *op = &s->op[i];
+    if (op->kind == ATSI_OP_GATE) {
+        op->p.gate.run = 64;
+        op->p.gate.scalar = below(2);
+        op->p.gate.stride = op->p.gate.scalar != 0 ? 1 : 64;
+        op->src[0] = source(s, i, 256);
+        op->src[1] = source(s, i, 256);
+        op->dst[0] = result(s, i, 256);
+    } else {
+        op->p.regroup.n_group = 4;
+        op->p.regroup.stride = 64;
+        op->p.regroup.n_seg = 2;
+        op->p.regroup.offset[0] = 32;
+        op->p.regroup.len[0] = 32;
+        op->p.regroup.len[1] = 16;
+        op->src[0] = source(s, i, 256);
+        op->dst[0] = result(s, i, 192);
+    }
+}
+
+static void draw_recurrent(struct sequence *s, uint32_t i)
+{
+    struct atsi_op *op = &s->op[i];
+    if (op->kind == ATSI_OP_CONV) {
+        op->src[0] = source(s, i, CHANNELS);
+        op->weight[0] = &weights.conv;
+        op->state = &conv_state[below(2)];
+        op->dst[0] = result(s, i, CHANNELS);
+        return;
+    }
+    op->p.delta.n_head_k = KEY_HEADS;
+    op->p.delta.n_head_v = op->p.delta.run = VALUE_HEADS;
+    op->p.delta.dim_k = DK;
+    op->p.delta.dim_v = DV;
+    op->p.delta.tiled = below(2);
+    op->p.delta.eps = 1e-6F;
+    op->src[0] = source(s, i, 2 * KEY_HEADS * DK + VALUE_HEADS * DV);
+    op->src[1] = source(s, i, VALUE_HEADS);
+    op->src[2] = source(s, i, VALUE_HEADS);
+    op->weight[0] = op->weight[1] = &weights.rates;
+    op->state = &delta_state[below(2)];
+    op->dst[0] = result(s, i, VALUE_HEADS * DV);
 }
 
 static void draw_routing(struct sequence *s, uint32_t i)
@@ -365,44 +454,71 @@ static void draw_simple(struct sequence *s, uint32_t i)
         op->weight[0] = &weights.freq;
         op->p.rope.magnitude = 1;
         op->dst[0] = result(s, i, N_ROT);
-    } else { /* RMS_NORM of whole rows or of parts */
+    } else { /* RMS_NORM of whole rows or of parts, of which every other one may be left out */
         uint32_t width = below(2) == 0 ? 64 : 256;
-        op->src[0] = source(s, i, width);
+        op->p.norm.stride = below(2) == 0 ? 128 : 0;
+        op->src[0] = source(s, i, op->p.norm.stride != 0 ? 2 * width : width);
         op->weight[0] = &weights.norm;
         op->p.norm.eps = 1e-5F;
         op->dst[0] = result(s, i, width);
     }
 }
 
+static void draw_op(struct sequence *s, uint32_t i)
+{
+    switch (s->op[i].kind) {
+    case ATSI_OP_MATMUL:
+        draw_product(s, i);
+        break;
+    case ATSI_OP_MATMUL_ID:
+        draw_experts(s, i);
+        break;
+    case ATSI_OP_ATTN:
+        draw_attn(s, i);
+        break;
+    case ATSI_OP_ROPE:
+        draw_rope(s, i);
+        break;
+    case ATSI_OP_SWIGLU:
+    case ATSI_OP_ADD:
+        draw_pair(s, i);
+        break;
+    case ATSI_OP_TOPK:
+    case ATSI_OP_MOE_SUM:
+        draw_routing(s, i);
+        break;
+    case ATSI_OP_GATE:
+    case ATSI_OP_REGROUP:
+        draw_gate(s, i);
+        break;
+    case ATSI_OP_CONV:
+    case ATSI_OP_DELTA_NET:
+        draw_recurrent(s, i);
+        break;
+    default:
+        draw_simple(s, i);
+        break;
+    }
+}
+
 static void draw_sequence(struct sequence *s)
 {
     static const uint32_t kinds[] = {
-        ATSI_OP_EMBED,     ATSI_OP_RMS_NORM, ATSI_OP_RMS_NORM,   ATSI_OP_MATMUL, ATSI_OP_MATMUL,
-        ATSI_OP_MATMUL,    ATSI_OP_MATMUL,   ATSI_OP_ROPE_TABLE, ATSI_OP_ROPE,   ATSI_OP_ATTN,
-        ATSI_OP_ATTN,      ATSI_OP_SWIGLU,   ATSI_OP_ADD,        ATSI_OP_TOPK,   ATSI_OP_MATMUL_ID,
-        ATSI_OP_MATMUL_ID, ATSI_OP_MOE_SUM};
+        ATSI_OP_EMBED,      ATSI_OP_RMS_NORM,  ATSI_OP_RMS_NORM,  ATSI_OP_MATMUL,
+        ATSI_OP_MATMUL,     ATSI_OP_MATMUL,    ATSI_OP_MATMUL,    ATSI_OP_MATMUL,
+        ATSI_OP_ROPE_TABLE, ATSI_OP_ROPE,      ATSI_OP_ATTN,      ATSI_OP_ATTN,
+        ATSI_OP_SWIGLU,     ATSI_OP_SWIGLU,    ATSI_OP_ADD,       ATSI_OP_TOPK,
+        ATSI_OP_MATMUL_ID,  ATSI_OP_MATMUL_ID, ATSI_OP_MATMUL_ID, ATSI_OP_MOE_SUM,
+        ATSI_OP_GATE,       ATSI_OP_REGROUP,   ATSI_OP_CONV,      ATSI_OP_CONV,
+        ATSI_OP_DELTA_NET,  ATSI_OP_DELTA_NET};
     uint32_t rows = 1 + below(MAX_T);
     memset(s, 0, sizeof *s);
     for (uint32_t i = 0; i < N_OPS; i++) {
-        struct atsi_op *op = &s->op[i];
-        *op = (struct atsi_op){.struct_size = sizeof *op,
-                               .kind = kinds[below(sizeof kinds / sizeof kinds[0])],
-                               .n_rows = below(3) == 0 ? 1 + below(MAX_T) : rows};
-        s->list[i] = op;
-        if (op->kind == ATSI_OP_MATMUL)
-            draw_product(s, i);
-        else if (op->kind == ATSI_OP_MATMUL_ID)
-            draw_experts(s, i);
-        else if (op->kind == ATSI_OP_ATTN)
-            draw_attn(s, i);
-        else if (op->kind == ATSI_OP_ROPE)
-            draw_rope(s, i);
-        else if (op->kind == ATSI_OP_SWIGLU || op->kind == ATSI_OP_ADD)
-            draw_pair(s, i);
-        else if (op->kind == ATSI_OP_TOPK || op->kind == ATSI_OP_MOE_SUM)
-            draw_routing(s, i);
-        else
-            draw_simple(s, i);
+        s->op[i] = (struct atsi_op){.struct_size = sizeof s->op[i],
+                                    .kind = kinds[below(sizeof kinds / sizeof kinds[0])],
+                                    .n_rows = below(3) == 0 ? 1 + below(MAX_T) : rows};
+        s->list[i] = &s->op[i];
+        draw_op(s, i);
     }
 }
 
@@ -472,7 +588,7 @@ static void splits_equal_their_operations_one_by_one(void **state)
     (void)state;
     weights_open();
     device_open(&d);
-    for (uint64_t seed = 1; seed <= 80; seed++) {
+    for (uint64_t seed = 1; seed <= 120; seed++) {
         random_state = seed * UINT64_C(0x9e3779b97f4a7c15);
         world_start();
         draw_sequence(&s);
@@ -485,9 +601,8 @@ static void splits_equal_their_operations_one_by_one(void **state)
     weights_close();
 }
 
-/* The cache is no tensor of the op, yet the second attention rewrites what the first still reads.
- */
-static void attentions_that_share_a_cache(void **state)
+/* Caches and states are no results of the op, yet the next one rewrites what it still reads. */
+static void operations_that_share_what_they_keep(void **state)
 {
     static struct sequence s;
     struct device d;
@@ -495,15 +610,21 @@ static void attentions_that_share_a_cache(void **state)
     weights_open();
     device_open(&d);
     random_state = 5;
-    for (uint64_t i = 0; i < 20; i++) {
+    for (uint64_t i = 0; i < 30; i++) {
         world_start();
         memset(&s, 0, sizeof s);
         for (uint32_t j = 0; j < N_OPS; j++) {
+            bool conv = below(2) == 0;
             s.op[j] = (struct atsi_op){
-                .struct_size = sizeof s.op[j], .kind = ATSI_OP_ATTN, .n_rows = MAX_T};
+                .struct_size = sizeof s.op[j],
+                .kind = i % 2 == 0 ? ATSI_OP_ATTN : (conv ? ATSI_OP_CONV : ATSI_OP_DELTA_NET),
+                .n_rows = MAX_T};
             s.list[j] = &s.op[j];
-            draw_attn(&s, j);
-            s.op[j].kv = &caches[i % 2];
+            draw_op(&s, j);
+            if (i % 2 == 0)
+                s.op[j].kv = &caches[i / 2 % N_CACHES];
+            else
+                s.op[j].state = conv ? &conv_state[0] : &delta_state[0];
         }
         compare(&d, &s, i);
     }
@@ -515,7 +636,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(splits_equal_their_operations_one_by_one),
-        cmocka_unit_test(attentions_that_share_a_cache),
+        cmocka_unit_test(operations_that_share_what_they_keep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

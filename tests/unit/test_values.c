@@ -36,7 +36,8 @@ static void init(struct fixture *f)
                                            .src = {-1, -1, -1, -1},
                                            .weight = {-1, -1},
                                            .dst = {-1, -1},
-                                           .kv = -1};
+                                           .kv = -1,
+                                           .state = -1};
     }
     f->g.values = f->vp;
     f->g.nodes = f->np;
