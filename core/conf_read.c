@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_NAME 48u /* inih keeps at most 49 characters of a name */
+#define MAX_NAME 48u               /* inih keeps at most 49 characters of a name */
+#define MAX_FILE ((size_t)1 << 20) /* /dev/zero never ends */
 
 struct seen {
     char *key;
@@ -167,21 +168,60 @@ static int take(void *ctx, const char *section, const char *name, const char *st
     return 1;
 }
 
+/* The whole file, at most MAX_FILE bytes; [owned by caller: free()]. */
+static int read_file(const char *path, char **text_out, size_t *n_out, struct atsi_err *err)
+{
+    FILE *f = fopen(path, "re");
+    char *text = NULL;
+    int rc = ATSI_OK;
+    if (f == NULL)
+        return atsi_fail(err, errno == ENOENT || errno == ENOTDIR ? ATSI_ENOENT : ATSI_EIO,
+                         "%s: %s", path, strerror(errno));
+    text = malloc(MAX_FILE + 1);
+    if (text == NULL) {
+        rc = atsi_fail(err, ATSI_ENOMEM, "%s: out of memory", path);
+    } else {
+        *n_out = fread(text, 1, MAX_FILE + 1, f);
+        if (ferror(f) != 0)
+            rc = atsi_fail(err, ATSI_EIO, "%s: %s", path, strerror(errno));
+        else if (*n_out > MAX_FILE)
+            rc = atsi_fail(err, ATSI_ECONF, "%s: more than %zu KiB, this is no file of settings",
+                           path, MAX_FILE >> 10);
+    }
+    (void)fclose(f); /* only read from */
+    if (rc == ATSI_OK)
+        *text_out = text;
+    else
+        free(text);
+    return rc;
+}
+
+static void parse_text(struct reader *r, char *text, size_t n)
+{
+    int parsed;
+    r->file = fmemopen(text, n, "r");
+    if (r->file == NULL) {
+        r->rc = atsi_fail(r->err, ATSI_ENOMEM, "%s: %s", r->path, strerror(errno));
+        return;
+    }
+    parsed = ini_parse_stream(next_line, r, take, r);
+    if (r->rc == ATSI_OK && parsed != 0)
+        (void)fail(r, "malformed line", r->line != NULL ? r->line : "");
+    (void)fclose(r->file); /* only read from */
+}
+
 int atsi_conf_read(const char *path, atsi_conf_line_fn *fn, void *ctx, struct atsi_err *err)
 {
     struct reader r = {.path = path, .fn = fn, .ctx = ctx, .err = err};
-    int parsed;
-    r.file = fopen(path, "re");
-    if (r.file == NULL)
-        return atsi_fail(err, errno == ENOENT || errno == ENOTDIR ? ATSI_ENOENT : ATSI_EIO,
-                         "%s: %s", path, strerror(errno));
-    parsed = ini_parse_stream(next_line, &r, take, &r);
-    if (r.rc == ATSI_OK && parsed != 0)
-        (void)fail(&r, "malformed line", r.line != NULL ? r.line : "");
-    (void)fclose(r.file); /* only read from */
+    char *text = NULL;
+    size_t n = 0;
+    r.rc = read_file(path, &text, &n, err);
+    if (r.rc == ATSI_OK && n > 0)
+        parse_text(&r, text, n);
     for (size_t i = 0; i < r.n_seen; i++)
         free(r.seen[i].key);
     free(r.seen);
     free(r.line);
+    free(text);
     return r.rc;
 }

@@ -12,6 +12,11 @@ cd "$work" || exit 1
 passed=0
 failed=0
 
+fail() {
+  failed=$((failed + 1))
+  echo "FAILED $1"
+}
+
 # expect NAME EXIT_CODE STDOUT_PATTERN STDERR_PATTERN ARGS...   (empty pattern: not looked at)
 expect() {
   name=$1 code=$2 out=$3 err=$4
@@ -37,7 +42,7 @@ expect "help" 0 "subcommands" "" --help
 expect "version" 0 "^atsinfer [0-9]" "" --version
 expect "no arguments" 2 "" "usage"
 expect "unknown subcommand" 2 "" "did you mean run" rum
-for sub in run logits tokenize inspect bench kernels plugins topology config doctor; do
+for sub in run perplexity logits tokenize inspect bench kernels plugins topology config doctor; do
   expect "$sub --help" 0 "usage: atsinfer $sub" "" $sub --help
   expect "$sub unknown option" 2 "" "unknown option --no-such-thing" $sub --no-such-thing
 done
@@ -52,13 +57,71 @@ expect "greedy text" 0 "little boy named Henry" "" run -m "$dense" -p "Once upon
 expect "same seed" 0 "" "" run -p "Tom" -n 40 -s 7
 cp out first
 expect "same seed again" 0 "" "" run -p "Tom" -n 40 -s 7
-cmp -s first out || { failed=$((failed + 1)); echo "FAILED: same seed, other text"; }
+cmp -s first out || fail "same seed, other text"
 expect "prompt from a file" 0 "Once" "" run -f "$source/tests/data/prompt.txt" -n 4 --temp 0
 expect "no such prompt file" 2 "" "nowhere.txt" run -f nowhere.txt
 expect "prompt twice" 2 "" "exclude each other" run -p a -f b
 expect "prompt too long" 3 "" "context" run -c 4 -p "one two three four five six seven eight"
 expect "bad bias" 2 "" "expected ID" run --logit-bias 5
 expect "bias decides" 0 "" "" run -p Tom -n 3 --temp 0 --logit-bias 300+1000 --no-display-prompt
+
+expect "greedy token" 0 "^Tom " "" run -p Tom -n 1 --temp 0
+"$atsinfer" tokenize -q --ids "$(cut -c4- out)" >ids
+mv out plain
+expect "bias forbids" 0 "^Tom" "" run -p Tom -n 1 --temp 0 --logit-bias "$(cat ids)-inf"
+cmp -s out plain && fail "bias forbids: the same token"
+expect "bias outside" 2 "" "id 99999 is outside the vocabulary, 0..2047" run -p Tom --logit-bias 99999+1
+
+# Stop strings: across tokens, several, escapes, a special token that is never printed as text.
+once="Once upon a time"
+expect "stop string" 0 "^Once upon a time, a little boy na\$" "" run -p "$once" -n 30 --temp 0 --stop "med Hen"
+expect "stop string: a beginning is no stop" 0 "Henry lived" "" run -p "$once" -n 16 --temp 0 -r "Henrietta" -r "Henry was"
+expect "stop string: held back, then released at the end" 0 "named Henry\$" "" run -p "$once" -n 6 --temp 0 -r "Henry lived"
+expect "stop string: the first of several" 0 " a\$" "" run -p "$once" -n 30 --temp 0 -r "Henry" -r " little" -r " named"
+expect "stop string: escapes" 0 "^Once upon a time,\$" "" run -p "$once" -n 30 --temp 0 -r '\x20a\x20little'
+expect "stop string: empty" 2 "" "is empty" run -r ""
+expect "end of text" 0 "great help.\$" "" run -p "$once" --temp 0 -c 400
+expect "ignore-eos" 0 "great help.." "" run -p "$once" --temp 0 -c 400 -n 300 --ignore-eos
+expect "stop string: a special token" 0 "^Tom\$" "" run -p Tom -n 9 --temp 0 --logit-bias 2046+1000 -r "<|im_start|>"
+grep -q "^decode" err && fail "stop string: a special token: went on"
+expect "timings" 0 "" "first token after" run -p "$once" -n 4
+grep -q "^prompt .* tokens/s" err && grep -q "^decode .* tokens/s" err || fail "timings"
+expect "no timings" 0 "" "" run -q -p "$once" -n 4 --no-timings
+[ -s err ] && fail "no timings"
+
+# The same number as llama-perplexity counts (1.6843 and 1.6908 for these two files).
+text=$source/tests/data/perplexity.txt
+expect "perplexity" 0 "^perplexity 1\.68[2-7][0-9] +/- 0\.139.*5 windows of 128 tokens, 315 scored" "" perplexity -m "$dense" -f "$text" -c 128
+grep -q "^ *1/5 *1\.04" out || fail "perplexity per window"
+expect "perplexity q8_0" 0 "^perplexity 1\.69[0-2]" "" perplexity -m "$source/demo/demo-dense-q8_0.gguf" -f "$text" -c 128
+expect "perplexity in rounds" 0 "^perplexity 1\.69[0-2]" "" perplexity -m "$source/demo/demo-dense-q8_0.gguf" -f "$text" -c 128 -ub 7
+expect "perplexity --chunks" 0 "2 windows of 128 tokens, 126 scored" "" perplexity -f "$text" -c 128 --chunks 2
+expect "perplexity --json" 0 '"n_scored":315' "" perplexity -f "$text" -c 128 --json
+expect "perplexity of a short text" 2 "" "prompt.txt: the text has 5 tokens, but two windows of 512 are needed, 1024" perplexity -f "$source/tests/data/prompt.txt"
+expect "perplexity of tiny windows" 2 "" "at least 4" perplexity -f "$text" -c 3
+expect "perplexity without a text" 2 "" "-f is missing" perplexity
+expect "perplexity of no windows" 2 "" "at least one window" perplexity -f "$text" --chunks 0
+
+# Names in the caches of other programs; HOME is as empty as the rest.
+hub=$work/hub/models--ada--Tiny-GGUF/snapshots/0123
+mkdir -p "$hub" "$work/ollama/blobs" "$work/ollama/manifests/registry.ollama.ai/library/tiny"
+ln -s "$dense" "$hub/tiny-Q4_K_M.gguf"
+hex=$(printf '%064d' 7)
+ln -s "$dense" "$work/ollama/blobs/sha256-$hex"
+printf '{"layers":[{"mediaType":"application/vnd.ollama.image.model","digest":"sha256:%s"}]}' "$hex" \
+  >"$work/ollama/manifests/registry.ollama.ai/library/tiny/1b"
+export HOME="$work" HF_HUB_CACHE="$work/hub" OLLAMA_MODELS="$work/ollama"
+unset LLAMA_CACHE HUGGINGFACE_HUB_CACHE HF_HOME
+expect "-hf" 0 "little boy" "" run -hf ada/Tiny-GGUF -p "$once" -n 8 --temp 0
+expect "-hf with a quantization" 0 "qwen3" "" inspect hf:ada/Tiny-GGUF:q4_k_m
+expect "-hf, not in the cache" 2 "" "searched: $work/hub" run -hf ada/Other-GGUF
+expect "-hf, another quantization" 2 "" "files there: tiny-Q4_K_M.gguf" run -hf ada/Tiny-GGUF:Q8_0
+expect "-hf, no name" 2 "" "expected USER/REPO" run -hf tiny
+expect "ollama" 0 "little boy" "" run -m ollama:tiny:1b -p "$once" -n 8 --temp 0
+expect "ollama without a prefix" 0 "qwen3" "" inspect tiny:1b
+expect "ollama, not there" 2 "" "tags there: 1b" run -m ollama:tiny
+expect "doctor with a name" 2 "problem *model *ada/Other" "" doctor -m hf:ada/Other
+unset HF_HUB_CACHE OLLAMA_MODELS
 
 expect "no such model" 1 "" "nowhere.gguf" run -m nowhere.gguf
 expect "a folder as model" 1 "" "not a regular file" run -m "$work"
@@ -84,6 +147,7 @@ printf '[cpu]\nthreads = 1\n' >good.ini
 expect "config file" 0 "good.ini:2" "" config --config good.ini --show-origin
 printf '[cpu]\nthreads = 1\nthreds = 2\n' >bad.ini
 expect "bad config" 2 "" "bad.ini:3" run --config bad.ini -n 1
+expect "endless config" 2 "" "no file of settings" run --config /dev/zero -n 1
 expect "no config" 2 "" "nowhere.ini" run --config nowhere.ini -n 1
 
 expect "plugins" 0 "cpu_ref" "" plugins
@@ -102,10 +166,10 @@ pid=$!
 sleep 1
 kill -INT $pid
 wait $pid
-[ $? = 130 ] && grep -q "Once upon" out || { failed=$((failed + 1)); echo "FAILED: interrupt"; }
+[ $? = 130 ] && grep -q "Once upon" out || fail "interrupt"
 # A reader that goes away is an error, not a crash.
 "$atsinfer" run -n 100 2>err | head -c 1 >/dev/null
-grep -qi "sanitizer\|signal" err && { failed=$((failed + 1)); echo "FAILED: closed pipe"; }
+grep -qi "sanitizer\|signal" err && fail "closed pipe"
 
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -19,3 +19,8 @@ atsinfer_test(test_settings_cli test_settings_cli.c scratch.c)
 target_link_libraries(test_settings_cli PRIVATE PkgConfig::JANSSON)
 add_dependencies(test_settings_cli atsinfer_cli gguf cpu_ref fixture_good fixture_failing_open
   fixture_wrong_major fixture_crash_entry)
+
+# Model names in the caches of other programs
+atsinfer_test(test_resolve test_resolve.c scratch.c ${PROJECT_SOURCE_DIR}/cli/resolve.c
+  ${PROJECT_SOURCE_DIR}/cli/resolve_hf.c ${PROJECT_SOURCE_DIR}/cli/resolve_ollama.c)
+target_link_libraries(test_resolve PRIVATE atsi_core PkgConfig::JANSSON)

@@ -54,6 +54,11 @@ const char *cli_model_path(struct atsi_runtime *rt)
     return fx_path("default.gguf");
 }
 
+const char *cli_find_model(const char *name)
+{
+    return name;
+}
+
 int cli_fail(int code, const char *fmt, ...)
 {
     va_list ap;
@@ -85,7 +90,8 @@ int atsi_model_open(struct atsi_runtime *rt, const char *path,
                     struct atsi_err *err)
 {
     struct atsi_loaded *m;
-    int st = fx_open(path, ATSI_LOAD_MMAP, params->no_weights != 0, &m);
+    int st = fx_open(path, ATSI_LOAD_MMAP, true, &m);
+    assert_int_equal(params->no_weights, ATSI_PLAN_ONLY);
     (void)rt;
     *err = fx_err;
     *out = NULL;
@@ -117,6 +123,28 @@ int atsi_model_meta_at(const struct atsi_model *m, uint32_t index, struct atsi_m
 int atsi_model_meta_find(const struct atsi_model *m, const char *key, struct atsi_meta *out)
 {
     return fx_ops->meta_find(m->loaded, key, out);
+}
+
+/* A session of 100 positions at 10 bytes each, rounded up by 24, and one layer's state. */
+static int plan_status;
+
+int atsi_session_plan(struct atsi_model *m, const struct atsi_session_params *params,
+                      struct atsi_session_info *out, struct atsi_err *err)
+{
+    uint32_t n_ctx = params->n_ctx != 0 ? params->n_ctx : 100;
+    assert_non_null(m);
+    if (plan_status != ATSI_OK)
+        return atsi_fail(err, plan_status, "file: key 'llama.block\x1b' is missing");
+    *out = (struct atsi_session_info){.struct_size = sizeof *out,
+                                      .n_ctx = n_ctx,
+                                      .chunk = 64,
+                                      .type_k = ATSI_TYPE_F16,
+                                      .type_v = ATSI_TYPE_Q8_0,
+                                      .kv_bytes = 10 * (uint64_t)n_ctx + 24,
+                                      .compute_bytes = 500,
+                                      .logits_bytes = 77,
+                                      .state_bytes = 4096};
+    return ATSI_OK;
 }
 
 /* ---------------------------------------------------------------- running it */
@@ -230,6 +258,43 @@ static void test_json(void **state)
     json_decref(o);
 }
 
+static void test_memory(void **state)
+{
+    json_t *o, *memory;
+    (void)state;
+    assert_int_equal(inspect(moe_file(), NULL, NULL), CLI_OK);
+    shows("weights         498 B\n");
+    shows("KV cache        1024 B for a context of 100 (F16 keys, Q8_0 values), 10 B per further");
+    shows("states          4096 B, whatever the context\n");
+    shows("buffers         577 B for rounds of 64 tokens\n");
+    assert_int_equal(inspect("--json", moe_file(), NULL), CLI_OK);
+    o = parsed();
+    memory = json_object_get(o, "memory");
+    assert_int_equal(number(memory, "weight_bytes"), 498);
+    assert_int_equal(number(memory, "context"), 100);
+    assert_int_equal(number(memory, "kv_bytes"), 1024);
+    assert_int_equal(number(memory, "kv_bytes_per_token"), 10);
+    assert_int_equal(number(memory, "state_bytes"), 4096);
+    assert_int_equal(number(memory, "buffer_bytes"), 577);
+    json_decref(o);
+}
+
+/* A model that cannot be used can be looked at. */
+static void test_no_plan(void **state)
+{
+    json_t *o;
+    (void)state;
+    plan_status = ATSI_EFORMAT;
+    assert_int_equal(inspect(moe_file(), NULL, NULL), CLI_OK);
+    shows("cannot be used  file: key 'llama.block\\u001b' is missing\n");
+    assert_int_equal(inspect("--json", moe_file(), NULL), CLI_OK);
+    plan_status = ATSI_OK;
+    o = parsed();
+    assert_non_null(json_object_get(json_object_get(o, "memory"), "error"));
+    assert_null(json_object_get(json_object_get(o, "memory"), "kv_bytes"));
+    json_decref(o);
+}
+
 static void test_every_value_type(void **state)
 {
     struct gw w = {0};
@@ -276,6 +341,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_json),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_no_plan),
         cmocka_unit_test(test_every_value_type),
         cmocka_unit_test(test_failures),
     };

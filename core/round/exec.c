@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The executor.  Two sets of events, one per round in turn: a transfer that was issued ahead for
+ * the next round signals that round's event, and what it waits for belongs to the current one.
+ */
+#include "core/round/exec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SPIN_NS 20000u
+#define MAX_WAIT 4u
+
+struct round_events {
+    struct atsi_event **item[ATSI_N_DEVICES]; /* [n] its split has ended, per device it ran on */
+    struct atsi_event **move;                 /* [n] by item: its weight has arrived */
+    unsigned char *queued; /* [n] 0: not yet; 1 + device: its work is queued there (host: done) */
+};
+
+/* A transfer issued for the next round. */
+struct ahead {
+    struct atsi_move move;
+    uint64_t copy_ns;
+};
+
+struct atsi_exec {
+    const struct atsi_question *q;
+    struct atsi_exec_devices d;
+    struct round_events ev[2];
+    uint32_t n, turn;
+    struct atsi_event **step_event; /* [2n] ends of steps */
+    struct atsi_event *result, *clock;
+    struct atsi_event **slot_free; /* [slots] consumer of what is or was in the slot; NULL: free */
+    int32_t *slot_item;            /* [slots] issued, consumer not queued yet; -1: none */
+    uint32_t n_slots;
+    struct ahead *ahead; /* [n] issued for the next round, in order */
+    uint32_t n_ahead;
+    uint64_t *op_ns;             /* [room_ops] */
+    uint32_t *op_item;           /* [room_ops] */
+    uint64_t *copy_ns, *move_ns; /* [2n], [n] */
+    uint32_t *step_op;           /* [2n + 1] first entry of op_ns per step */
+    uint32_t *end_of;            /* [n] last item of the split an item is in */
+    uint32_t room_ops;
+    struct atsi_record rec;
+};
+
+/* The round under way. */
+struct walk {
+    struct atsi_exec *x;
+    const struct atsi_plan *plan;
+    const struct atsi_exec_source *src;
+    bool keeps;
+    uint32_t next_move; /* of the plan; beyond its end: of the next round */
+    uint32_t n_ops;
+    struct atsi_err *err;
+};
+
+/* ---------------------------------------------------------------- life */
+static int open_events(const struct atsi_exec_devices *d, uint32_t device, uint32_t n,
+                       struct atsi_event ***out, struct atsi_err *err)
+{
+    *out = calloc((size_t)n + 1, sizeof(struct atsi_event *));
+    if (*out == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory for %u events", n);
+    for (uint32_t i = 0; i < n; i++) {
+        int rc = d->ops[device]->event_open(d->be[device], &(*out)[i], err);
+        if (rc != ATSI_OK)
+            return rc;
+    }
+    return ATSI_OK;
+}
+
+static void close_events(const struct atsi_exec_devices *d, uint32_t device, uint32_t n,
+                         struct atsi_event **events)
+{
+    for (uint32_t i = 0; events != NULL && i < n; i++)
+        if (events[i] != NULL)
+            d->ops[device]->event_close(events[i]);
+    free(events);
+}
+
+static int open_memory(struct atsi_exec *x, struct atsi_err *err)
+{
+    size_t n = (size_t)x->n + 1;
+    x->slot_free = calloc((size_t)x->n_slots + 1, sizeof(struct atsi_event *));
+    x->slot_item = calloc((size_t)x->n_slots + 1, sizeof *x->slot_item);
+    x->ahead = calloc(n, sizeof *x->ahead);
+    x->copy_ns = calloc(2 * n, sizeof *x->copy_ns);
+    x->move_ns = calloc(n, sizeof *x->move_ns);
+    x->step_op = calloc(2 * n + 1, sizeof *x->step_op);
+    x->end_of = calloc(n, sizeof *x->end_of);
+    x->rec.steps = calloc(2 * n, sizeof *x->rec.steps);
+    x->rec.item_ns = calloc(n, sizeof *x->rec.item_ns);
+    x->rec.moves = calloc(n, sizeof *x->rec.moves);
+    for (int r = 0; r < 2; r++)
+        x->ev[r].queued = calloc(n, 1);
+    if (x->slot_free == NULL || x->slot_item == NULL || x->ahead == NULL || x->copy_ns == NULL ||
+        x->move_ns == NULL || x->step_op == NULL || x->end_of == NULL || x->rec.steps == NULL ||
+        x->rec.item_ns == NULL || x->rec.moves == NULL || x->ev[0].queued == NULL ||
+        x->ev[1].queued == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory for the execution of %u items", x->n);
+    for (uint32_t s = 0; s < x->n_slots; s++)
+        x->slot_item[s] = -1;
+    return ATSI_OK;
+}
+
+int atsi_exec_open(const struct atsi_question *q, const struct atsi_exec_devices *d,
+                   struct atsi_exec **out, struct atsi_err *err)
+{
+    struct atsi_exec *x = calloc(1, sizeof *x);
+    int rc;
+    *out = NULL;
+    if (x == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory opening the executor");
+    x->q = q;
+    x->d = *d;
+    x->n = q->items->n;
+    x->n_slots = q->slot_depth[0] > q->slot_depth[1] ? q->slot_depth[0] : q->slot_depth[1];
+    rc = open_memory(x, err);
+    for (int r = 0; r < 2 && rc == ATSI_OK; r++) {
+        for (uint32_t dev = 0; dev < ATSI_N_DEVICES && rc == ATSI_OK; dev++)
+            rc = open_events(d, dev, x->n, &x->ev[r].item[dev], err);
+        if (rc == ATSI_OK)
+            rc = open_events(d, ATSI_DEVICE_ACCEL, x->n, &x->ev[r].move, err);
+    }
+    if (rc == ATSI_OK)
+        rc = open_events(d, ATSI_DEVICE_ACCEL, 2 * x->n, &x->step_event, err);
+    if (rc == ATSI_OK)
+        rc = d->ops[ATSI_DEVICE_ACCEL]->event_open(d->be[ATSI_DEVICE_ACCEL], &x->result, err);
+    if (rc == ATSI_OK)
+        rc = d->ops[ATSI_DEVICE_HOST]->event_open(d->be[ATSI_DEVICE_HOST], &x->clock, err);
+    if (rc != ATSI_OK) {
+        atsi_exec_close(x);
+        return rc;
+    }
+    *out = x;
+    return ATSI_OK;
+}
+
+void atsi_exec_close(struct atsi_exec *x)
+{
+    if (x == NULL)
+        return;
+    for (int r = 0; r < 2; r++) {
+        for (uint32_t dev = 0; dev < ATSI_N_DEVICES; dev++)
+            close_events(&x->d, dev, x->n, x->ev[r].item[dev]);
+        close_events(&x->d, ATSI_DEVICE_ACCEL, x->n, x->ev[r].move);
+        free(x->ev[r].queued);
+    }
+    close_events(&x->d, ATSI_DEVICE_ACCEL, 2 * x->n, x->step_event);
+    if (x->result != NULL)
+        x->d.ops[ATSI_DEVICE_ACCEL]->event_close(x->result);
+    if (x->clock != NULL)
+        x->d.ops[ATSI_DEVICE_HOST]->event_close(x->clock);
+    free(x->slot_free);
+    free(x->slot_item);
+    free(x->ahead);
+    free(x->op_ns);
+    free(x->op_item);
+    free(x->copy_ns);
+    free(x->move_ns);
+    free(x->step_op);
+    free(x->end_of);
+    free(x->rec.steps);
+    free(x->rec.item_ns);
+    free(x->rec.moves);
+    free(x);
+}
+
+static uint64_t time_of(const struct atsi_exec *x, uint32_t device, const struct atsi_event *ev)
+{
+    uint64_t ns = 0;
+    (void)x->d.ops[device]->event_time(ev, &ns); /* 0: never recorded */
+    return ns;
+}
+
+/* ---------------------------------------------------------------- transfers */
+/* How long after its first event, or from now, the ids of the chosen experts are on the host. */
+static int routing_delay(struct walk *w, const struct atsi_move *m, uint64_t *ns_out)
+{
+    struct atsi_exec *x = w->x;
+    uint64_t now = 0, done = 0;
+    int rc;
+    *ns_out = 0;
+    if (m->router < 0)
+        return ATSI_OK;
+    *ns_out = x->q->p.routing_ns;
+    if (x->ev[x->turn].queued[m->router] == 1 + ATSI_DEVICE_ACCEL)
+        return ATSI_OK;
+    rc = atsi_exec_now(x, &now, w->err);
+    if (rc == ATSI_OK)
+        done = time_of(x, ATSI_DEVICE_HOST,
+                       x->ev[x->turn].item[ATSI_DEVICE_HOST][x->end_of[m->router]]);
+    *ns_out = done + *ns_out > now ? done + *ns_out - now : 0;
+    return rc;
+}
+
+/* Issues one transfer when all it waits for is queued.  Returns 1: issued, 0: not yet, or ATSI_E*.
+ */
+static int issue(struct walk *w, const struct atsi_move *m, uint32_t turn, uint64_t *copy_ns)
+{
+    struct atsi_exec *x = w->x;
+    struct round_events *ev = &x->ev[turn];
+    struct atsi_event *wait[MAX_WAIT];
+    struct atsi_copyv req = {.struct_size = sizeof req, .copy_ns = copy_ns};
+    struct atsi_modelled modelled;
+    uint64_t delay = 0;
+    int rc;
+    if (x->slot_item[m->slot] >= 0 || (m->router >= 0 && ev->queued[m->router] == 0) ||
+        (m->after >= 0 && ev->queued[m->after] == 0))
+        return 0;
+    req.wait = wait;
+    req.signal = ev->move[m->item];
+    rc = routing_delay(w, m, &delay);
+    if (m->router >= 0 && ev->queued[m->router] == 1 + ATSI_DEVICE_ACCEL)
+        wait[req.n_wait++] = ev->item[ATSI_DEVICE_ACCEL][m->router]; /* first: its delay counts */
+    if (m->after >= 0 && ev->queued[m->after] == 1 + ATSI_DEVICE_ACCEL)
+        wait[req.n_wait++] = ev->item[ATSI_DEVICE_ACCEL][m->after];
+    if (x->slot_free[m->slot] != NULL)
+        wait[req.n_wait++] = x->slot_free[m->slot];
+    if (rc == ATSI_OK)
+        rc = w->src->move(w->src->ctx, m->item, m->slot, &req);
+    if (rc == ATSI_OK && req.modelled != NULL) {
+        modelled = *req.modelled;
+        modelled.delay_ns = delay;
+        req.modelled = &modelled;
+    }
+    if (rc == ATSI_OK)
+        rc = x->d.tx_ops->copyv(x->d.tx, x->d.copy_engine, NULL, &req, w->err);
+    if (rc != ATSI_OK)
+        return rc;
+    x->slot_item[m->slot] = (int32_t)m->item;
+    return 1;
+}
+
+/* The plan's transfers in order, then those of the next round that need no router. */
+static int issue_all(struct walk *w)
+{
+    struct atsi_exec *x = w->x;
+    int rc = 1;
+    while (rc == 1 && w->next_move < w->plan->n_moves) {
+        uint32_t k = w->next_move;
+        rc = issue(w, &w->plan->moves[k], x->turn, &x->move_ns[k]);
+        w->next_move += rc == 1;
+    }
+    while (rc == 1 && w->keeps && x->n_ahead < w->plan->n_moves) {
+        struct ahead *a = &x->ahead[x->n_ahead];
+        a->move = w->plan->moves[x->n_ahead];
+        if (a->move.router >= 0 || a->move.after >= 0)
+            break;
+        rc = issue(w, &a->move, x->turn ^ 1U, &a->copy_ns);
+        x->n_ahead += rc == 1;
+    }
+    return rc < 0 ? rc : ATSI_OK;
+}
+
+static bool same_move(const struct atsi_move *a, const struct atsi_move *b)
+{
+    return a->item == b->item && a->slot == b->slot && a->router == b->router &&
+           a->after == b->after;
+}
+
+/* At the start of a round: what was issued ahead is this plan's beginning, or is dropped; a dropped
+ * transfer goes on, and its slot is free when it is over. */
+static void adopt(struct walk *w)
+{
+    struct atsi_exec *x = w->x;
+    uint32_t k = 0;
+    while (k < x->n_ahead && k < w->plan->n_moves &&
+           same_move(&x->ahead[k].move, &w->plan->moves[k]))
+        k++;
+    w->next_move = k;
+    for (uint32_t i = 0; i < x->n_ahead; i++) {
+        const struct atsi_move *m = &x->ahead[i].move;
+        if (i < k) {
+            x->move_ns[i] = x->ahead[i].copy_ns;
+        } else if (x->slot_item[m->slot] == (int32_t)m->item) {
+            x->slot_item[m->slot] = -1;
+            x->slot_free[m->slot] = x->ev[x->turn].move[m->item];
+        }
+    }
+    x->n_ahead = 0;
+}
+
+/* ---------------------------------------------------------------- steps */
+static int wait_for(struct walk *w, struct atsi_event *ev)
+{
+    return w->x->d.ops[ATSI_DEVICE_ACCEL]->event_wait(ev, SPIN_NS, w->err);
+}
+
+static int copy_step(struct walk *w, uint32_t s)
+{
+    struct atsi_exec *x = w->x;
+    const struct atsi_step *step = &w->plan->steps[s];
+    struct atsi_copyv req = {
+        .struct_size = sizeof req, .signal = x->step_event[s], .copy_ns = &x->copy_ns[s]};
+    int rc = w->src->copy(w->src->ctx, step->device, step->first, step->bytes, &req);
+    if (rc == ATSI_OK)
+        rc = x->d.tx_ops->copyv(x->d.tx, x->d.copy_kernel, x->d.queue[ATSI_DEVICE_ACCEL], &req,
+                                w->err);
+    if (rc == ATSI_OK && step->device == ATSI_DEVICE_HOST)
+        rc = wait_for(w, x->step_event[s]);
+    return rc;
+}
+
+static int grow_ops(struct atsi_exec *x, uint32_t n, struct atsi_err *err)
+{
+    uint64_t *ns;
+    uint32_t *item;
+    if (n <= x->room_ops)
+        return ATSI_OK;
+    ns = realloc(x->op_ns, (size_t)n * 2 * sizeof *ns);
+    if (ns != NULL)
+        x->op_ns = ns;
+    item = realloc(x->op_item, (size_t)n * 2 * sizeof *item);
+    if (item != NULL)
+        x->op_item = item;
+    if (ns == NULL || item == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory for %u times", n);
+    x->room_ops = n * 2;
+    return ATSI_OK;
+}
+
+static int run_step(struct walk *w, uint32_t s)
+{
+    struct atsi_exec *x = w->x;
+    const struct atsi_step *step = &w->plan->steps[s];
+    struct round_events *ev = &x->ev[x->turn];
+    uint32_t last = step->first + step->n - 1;
+    struct atsi_split split = {.struct_size = sizeof split, .signal = ev->item[step->device][last]};
+    int rc = w->src->run(w->src->ctx, step->device, step->first, step->n, step->transfer >= 0,
+                         &split.ops, &split.n_ops);
+    if (rc != ATSI_OK)
+        return rc;
+    if (step->transfer >= 0) {
+        if (w->next_move <= (uint32_t)step->transfer)
+            return atsi_fail(w->err, ATSI_EINVAL,
+                             "item %u runs before its weight could be sent: the order blocks",
+                             step->first);
+        split.wait = &ev->move[step->first];
+        split.n_wait = 1;
+    }
+    split.op_ns = x->op_ns + w->n_ops;
+    w->n_ops += split.n_ops;
+    rc = x->d.ops[step->device]->run(x->d.queue[step->device], &split, w->err);
+    for (uint32_t i = step->first; i <= last && rc == ATSI_OK; i++)
+        ev->queued[i] = (unsigned char)(1 + step->device);
+    if (rc == ATSI_OK && step->transfer >= 0) { /* the slot is free when this split is over */
+        uint32_t slot = w->plan->moves[step->transfer].slot;
+        x->slot_free[slot] = ev->item[ATSI_DEVICE_ACCEL][last];
+        x->slot_item[slot] = -1;
+    }
+    return rc;
+}
+
+/* op_ns must not move while work is queued, so room is made before. */
+static int count_ops(struct walk *w)
+{
+    struct atsi_exec *x = w->x;
+    uint32_t total = 0;
+    for (uint32_t s = 0; s < w->plan->n_steps; s++) {
+        const struct atsi_step *step = &w->plan->steps[s];
+        const struct atsi_op *const *ops = NULL;
+        uint32_t n = 0;
+        int rc = ATSI_OK;
+        x->step_op[s] = total;
+        for (uint32_t i = step->first; i < step->first + step->n; i++)
+            x->end_of[i] = step->first + step->n - 1;
+        if (step->kind == ATSI_STEP_RUN)
+            rc = w->src->run(w->src->ctx, step->device, step->first, step->n, step->transfer >= 0,
+                             &ops, &n);
+        if (rc == ATSI_OK)
+            rc = grow_ops(x, total + n, w->err);
+        for (uint32_t k = 0; k < n && rc == ATSI_OK; k++)
+            x->op_item[total + k] = ops[k]->item;
+        if (rc != ATSI_OK)
+            return rc;
+        total += n;
+    }
+    x->step_op[w->plan->n_steps] = total;
+    return ATSI_OK;
+}
+
+static int all_steps(struct walk *w)
+{
+    struct atsi_exec *x = w->x;
+    int rc = issue_all(w);
+    for (uint32_t s = 0; s < w->plan->n_steps && rc == ATSI_OK; s++) {
+        rc = w->plan->steps[s].kind == ATSI_STEP_COPY ? copy_step(w, s) : run_step(w, s);
+        if (rc == ATSI_OK)
+            rc = issue_all(w);
+    }
+    if (rc == ATSI_OK && w->plan->last_device != ATSI_DEVICE_HOST) {
+        struct atsi_copyv req = {.struct_size = sizeof req, .signal = x->result};
+        rc = w->src->result(w->src->ctx, &req);
+        if (rc == ATSI_OK)
+            rc = x->d.tx_ops->copyv(x->d.tx, x->d.copy_kernel, x->d.queue[ATSI_DEVICE_ACCEL], &req,
+                                    w->err);
+        if (rc == ATSI_OK)
+            rc = wait_for(w, x->result);
+    }
+    return rc;
+}
+
+/* ---------------------------------------------------------------- the record */
+static void record_step(struct walk *w, uint32_t s)
+{
+    struct atsi_exec *x = w->x;
+    const struct atsi_step *step = &w->plan->steps[s];
+    uint64_t took = 0, end;
+    if (step->kind == ATSI_STEP_COPY) {
+        end = time_of(x, ATSI_DEVICE_ACCEL, x->step_event[s]);
+        took = x->copy_ns[s];
+    } else {
+        uint32_t n_ops = x->step_op[s + 1] - x->step_op[s];
+        end =
+            time_of(x, step->device, x->ev[x->turn].item[step->device][step->first + step->n - 1]);
+        for (uint32_t k = 0; k < n_ops; k++) {
+            uint64_t ns = x->op_ns[x->step_op[s] + k];
+            took += ns;
+            x->rec.item_ns[x->op_item[x->step_op[s] + k]] += ns;
+        }
+    }
+    x->rec.steps[s] = (struct atsi_span){end > took ? end - took : 0, end};
+}
+
+static void record(struct walk *w)
+{
+    struct atsi_exec *x = w->x;
+    memset(x->rec.item_ns, 0, x->n * sizeof *x->rec.item_ns);
+    x->rec.n_steps = w->plan->n_steps;
+    x->rec.n_moves = w->plan->n_moves;
+    for (uint32_t s = 0; s < w->plan->n_steps; s++)
+        record_step(w, s);
+    for (uint32_t k = 0; k < w->plan->n_moves; k++) {
+        uint64_t end = time_of(x, ATSI_DEVICE_ACCEL, x->ev[x->turn].move[w->plan->moves[k].item]);
+        x->rec.moves[k] = (struct atsi_span){end > x->move_ns[k] ? end - x->move_ns[k] : 0, end};
+    }
+}
+
+/* ---------------------------------------------------------------- rounds */
+int atsi_exec_now(struct atsi_exec *x, uint64_t *ns_out, struct atsi_err *err)
+{
+    struct atsi_split split = {.struct_size = sizeof split, .signal = x->clock};
+    int rc = x->d.ops[ATSI_DEVICE_HOST]->run(x->d.queue[ATSI_DEVICE_HOST], &split, err);
+    return rc == ATSI_OK ? x->d.ops[ATSI_DEVICE_HOST]->event_time(x->clock, ns_out) : rc;
+}
+
+int atsi_exec_host(struct atsi_exec *x, const struct atsi_op *op, struct atsi_err *err)
+{
+    struct atsi_split split = {.struct_size = sizeof split, .n_ops = 1, .ops = &op};
+    return x->d.ops[ATSI_DEVICE_HOST]->run(x->d.queue[ATSI_DEVICE_HOST], &split, err);
+}
+
+int atsi_exec_round(struct atsi_exec *x, const struct atsi_plan *plan,
+                    const struct atsi_exec_source *src, bool keeps, const struct atsi_record **rec,
+                    struct atsi_err *err)
+{
+    struct walk w = {.x = x, .plan = plan, .src = src, .keeps = keeps, .err = err};
+    int rc;
+    memset(x->ev[x->turn].queued, 0, x->n);
+    adopt(&w);
+    rc = count_ops(&w);
+    if (rc == ATSI_OK)
+        rc = atsi_exec_now(x, &x->rec.round.start_ns, err);
+    if (rc == ATSI_OK)
+        rc = all_steps(&w);
+    if (rc == ATSI_OK)
+        rc = atsi_exec_now(x, &x->rec.round.end_ns, err);
+    if (rc != ATSI_OK)
+        return rc;
+    record(&w);
+    /* The host has seen the result, so all consumers of this round are over. */
+    for (uint32_t s = 0; s < x->n_slots; s++)
+        if (x->slot_free[s] != NULL &&
+            x->d.ops[ATSI_DEVICE_ACCEL]->event_query(x->slot_free[s]) == 1)
+            x->slot_free[s] = NULL;
+    x->turn ^= 1U;
+    *rec = &x->rec;
+    return ATSI_OK;
+}

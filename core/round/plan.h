@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A policy's answer, checked, and what the planner makes of it: a flat list of steps and of weight
+ * transfers that the executor walks.
+ */
+#ifndef ATSI_CORE_ROUND_PLAN_H
+#define ATSI_CORE_ROUND_PLAN_H
+
+#include "core/round/problem.h"
+
+/* Answers as policies write them, in storage of the core's. */
+struct atsi_answer {
+    struct atsi_placement place;
+    struct atsi_schedule schedule;
+    int32_t *placed; /* = place.device */
+};
+
+int atsi_answer_open(uint32_t n_items, struct atsi_answer **out, struct atsi_err *err);
+void atsi_answer_close(struct atsi_answer *a); /* NULL is allowed */
+
+/* ---- check.c: is an answer legal?  The message names the item and the numbers. */
+/* Devices in range, the user's rules kept, within the budgets. */
+int atsi_check_placement(const struct atsi_question *q, const struct atsi_placement *p,
+                         struct atsi_err *err);
+/* Items run where they live, or were promoted by a transfer that is possible in this phase; every
+ * promoted item is transferred exactly once, into a slot that exists, in an order that never
+ * blocks; starts lie before uses. */
+int atsi_check_schedule(const struct atsi_question *q, uint32_t phase, const int32_t *placed,
+                        const struct atsi_schedule *s, struct atsi_err *err);
+
+/* ---- plan.c */
+enum atsi_step_kind {
+    ATSI_STEP_COPY = 0, /* activations to `device` */
+    ATSI_STEP_RUN       /* items [first, first + n) on `device` */
+};
+
+struct atsi_step {
+    uint8_t kind, device;
+    int32_t transfer; /* RUN: index of the transfer that brings the weight of its first item; -1 */
+    uint32_t first, n;
+    uint64_t bytes; /* COPY */
+};
+
+struct atsi_move {
+    uint32_t item, slot;
+    int32_t router, after; /* items; -1: none */
+};
+
+struct atsi_plan {
+    uint32_t n_steps, n_moves, room_steps, room_moves;
+    struct atsi_step *steps;
+    struct atsi_move *moves; /* in order of transfer */
+    uint8_t last_device;
+    uint8_t *cut;       /* [n] scratch: a split ends behind this item */
+    int32_t *move_of;   /* [n] index of an item's transfer, -1: none */
+    uint8_t *have;      /* [n_edges] scratch: devices (bits) a value was copied to */
+    uint32_t *value_of; /* [n_edges] first edge that carries the same value */
+    uint32_t *edge_at;  /* [n + 1] scratch: edges by consumer */
+    uint32_t *edge_of;  /* [n_edges] */
+};
+
+/* Room for any plan of the question, so that building allocates nothing. */
+int atsi_plan_open(const struct atsi_question *q, struct atsi_plan **out, struct atsi_err *err);
+void atsi_plan_close(struct atsi_plan *p); /* NULL is allowed */
+/* Steps and moves of a checked answer.  in_bytes: [n] activations that reach each item in this
+ * phase; tokens scales the edges' bytes per token. */
+void atsi_plan_build(struct atsi_plan *p, const struct atsi_question *q, const int32_t *placed,
+                     const struct atsi_schedule *s, uint32_t phase, const double *in_bytes,
+                     uint32_t tokens);
+
+#endif

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The driver of rounds.  Per phase there are two answers, the one in force and the one a policy is
+ * writing, so that a refused answer leaves the plan in force untouched.
+ */
+#include "core/round/rounds.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct phase {
+    struct atsi_answer *in_force, *draft;
+    struct atsi_plan *plan;
+    bool planned;
+    uint64_t planned_ns; /* on the devices' clock */
+    uint32_t slowdown_then[ATSI_N_CLASSES];
+    uint64_t observed_ns;
+};
+
+struct atsi_rounds {
+    struct atsi_question *q;
+    struct atsi_rounds_work work;
+    struct atsi_rounds_params p;
+    struct atsi_exec *exec;
+    struct atsi_recorder recorder;
+    struct atsi_answer *placement;
+    struct phase phase[2];
+    void *state[3]; /* of the schedule policy and the fallback, per use */
+    size_t state_bytes[3];
+    struct atsi_rounds_counts counts;
+    const struct atsi_record *record;
+};
+
+static uint64_t wall_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail for this clock */
+    return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
+}
+
+static void say(const struct atsi_rounds *r, const char *fmt, ...) ATSI_PRINTF(2, 3);
+static void say(const struct atsi_rounds *r, const char *fmt, ...)
+{
+    char text[600];
+    va_list ap;
+    if (r->p.say == NULL)
+        return;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    r->p.say(r->p.say_ctx, text);
+}
+
+/* ---------------------------------------------------------------- answers that cannot be used */
+/* Judges what came back: rc of the call, its time, its legality.  True: use it. */
+static bool usable(struct atsi_rounds *r, const char *what, const struct atsi_policy_use *use,
+                   int rc, uint64_t took, const struct atsi_err *why, int legal)
+{
+    if (rc != ATSI_OK) {
+        r->counts.failed++;
+        say(r, "policy %s failed to %s: %s", use->name, what, why->msg);
+        return false;
+    }
+    if (legal != ATSI_OK) {
+        r->counts.illegal++;
+        say(r, "policy %s: illegal answer to %s: %s", use->name, what, why->msg);
+        return false;
+    }
+    if (r->p.time_limit_ns != 0 && took > r->p.time_limit_ns) {
+        r->counts.late++;
+        say(r, "policy %s: late answer to %s: %.3f ms, policy.time_limit is %.3f ms", use->name,
+            what, (double)took / 1e6, (double)r->p.time_limit_ns / 1e6);
+        return false;
+    }
+    return true;
+}
+
+static int lend_scratch(struct atsi_rounds *r, const struct atsi_policy_ops *ops,
+                        struct atsi_err *err)
+{
+    size_t bytes = ops->scratch_bytes != NULL ? ops->scratch_bytes(r->q->items->n) : 0;
+    return atsi_question_scratch(r->q, bytes, err);
+}
+
+/* ---------------------------------------------------------------- placement */
+static bool try_place(struct atsi_rounds *r, const struct atsi_policy_use *use)
+{
+    struct atsi_err why = ATSI_ERR_INIT;
+    uint64_t start;
+    int rc, legal = ATSI_OK;
+    if (use->ops == NULL || use->ops->place == NULL)
+        return false;
+    rc = lend_scratch(r, use->ops, &why);
+    start = wall_ns();
+    if (rc == ATSI_OK)
+        rc = use->ops->place(&r->q->p, &r->placement->place, &why);
+    if (rc == ATSI_OK)
+        legal = atsi_check_placement(r->q, &r->placement->place, &why);
+    (void)start; /* placing is done once, before anything waits: no time limit */
+    return usable(r, "place", use, rc, 0, &why, legal);
+}
+
+static void place(struct atsi_rounds *r)
+{
+    if (try_place(r, &r->p.place) || try_place(r, &r->p.fallback))
+        return;
+    say(r, "no usable placement: everything stays on the host");
+    for (uint32_t i = 0; i < r->q->items->n; i++) {
+        r->placement->place.device[i] = ATSI_DEVICE_HOST;
+        r->placement->place.expert_slots[i] = 0;
+    }
+}
+
+/* ---------------------------------------------------------------- schedules */
+static void stay(struct atsi_rounds *r, struct atsi_schedule *s)
+{
+    s->n_transfers = 0;
+    s->predicted_ns = 0;
+    s->keep = 0;
+    for (uint32_t i = 0; i < r->q->items->n; i++) {
+        s->device[i] = r->placement->placed[i];
+        s->after[i] = s->slot[i] = -1;
+    }
+}
+
+static int state_for(struct atsi_rounds *r, int use, const struct atsi_policy_ops *ops,
+                     struct atsi_err *err)
+{
+    size_t bytes = ops->state_bytes != NULL ? ops->state_bytes(r->q->items->n) : 0;
+    if (bytes == 0 || r->state[use] != NULL)
+        return ATSI_OK;
+    r->state[use] = calloc(1, bytes);
+    r->state_bytes[use] = bytes;
+    return r->state[use] != NULL
+               ? ATSI_OK
+               : atsi_fail(err, ATSI_ENOMEM, "out of memory for %zu bytes of policy state", bytes);
+}
+
+struct ask {
+    uint32_t phase, tokens, ctx, left;
+    uint32_t now[ATSI_N_CLASSES];
+    uint64_t clock_ns;
+};
+
+/* 1: a new schedule in ph->draft; 0: keep; -1: not usable. */
+static int try_schedule(struct atsi_rounds *r, const struct atsi_policy_use *use, int slot,
+                        const struct ask *a, uint64_t *took)
+{
+    struct phase *ph = &r->phase[a->phase];
+    struct atsi_schedule *s = &ph->draft->schedule;
+    struct atsi_err why = ATSI_ERR_INIT;
+    struct atsi_round in = {.struct_size = sizeof in,
+                            .phase = a->phase,
+                            .n_tokens = a->tokens,
+                            .n_ctx = a->ctx,
+                            .tokens_left = a->left,
+                            .problem = &r->q->p,
+                            .placed = r->placement->placed,
+                            .in_force = ph->planned ? ph->in_force->schedule.device : NULL,
+                            .now_ns = a->clock_ns,
+                            .planned_ns = ph->planned_ns,
+                            .predicted_ns = ph->planned ? ph->in_force->schedule.predicted_ns : 0,
+                            .observed_ns = ph->observed_ns,
+                            .slowdown_then = ph->slowdown_then,
+                            .slowdown_now = a->now,
+                            .n_classes = ATSI_N_CLASSES};
+    uint64_t start;
+    int rc = lend_scratch(r, use->ops, &why), legal = ATSI_OK;
+    if (rc == ATSI_OK)
+        rc = state_for(r, slot, use->ops, &why);
+    in.state = r->state[slot];
+    in.state_bytes = r->state_bytes[slot];
+    stay(r, s);
+    start = wall_ns();
+    if (rc == ATSI_OK)
+        rc = use->ops->schedule(&in, s, &why);
+    *took = wall_ns() - start;
+    if (rc == ATSI_OK && s->keep != 0 && !ph->planned)
+        legal = atsi_fail(&why, ATSI_EINVAL, "keeps a plan, but none is in force");
+    else if (rc == ATSI_OK && s->keep == 0)
+        legal = atsi_check_schedule(r->q, a->phase, r->placement->placed, s, &why);
+    if (!usable(r, "schedule", use, rc, *took, &why, legal))
+        return -1;
+    return s->keep != 0 ? 0 : 1;
+}
+
+/* Asks the policy, then the fallback; nobody: everything runs where it lives. */
+static bool new_schedule(struct atsi_rounds *r, const struct ask *a, uint64_t *took)
+{
+    const struct atsi_policy_use *uses[2] = {&r->p.schedule, &r->p.fallback};
+    *took = 0;
+    for (int k = 0; k < 2 && r->p.dynamic; k++) {
+        int got;
+        if (uses[k]->ops == NULL || uses[k]->ops->schedule == NULL)
+            continue;
+        r->counts.schedules++;
+        got = try_schedule(r, uses[k], k, a, took);
+        if (got >= 0)
+            return got == 1;
+    }
+    if (r->phase[a->phase].planned && !r->p.dynamic)
+        return false;
+    stay(r, &r->phase[a->phase].draft->schedule);
+    return true;
+}
+
+static void adopt(struct atsi_rounds *r, const struct ask *a)
+{
+    struct phase *ph = &r->phase[a->phase];
+    struct atsi_answer *old = ph->in_force;
+    ph->in_force = ph->draft;
+    ph->draft = old;
+    atsi_plan_build(ph->plan, r->q, r->placement->placed, &ph->in_force->schedule, a->phase,
+                    r->work.in_bytes[a->phase], a->tokens);
+    ph->planned = true;
+    ph->planned_ns = a->clock_ns;
+    memcpy(ph->slowdown_then, a->now, sizeof ph->slowdown_then);
+}
+
+/* ---------------------------------------------------------------- what a round was like */
+static void measure(const struct atsi_rounds *r, uint32_t phase, struct atsi_round_result *out)
+{
+    const struct atsi_plan *plan = r->phase[phase].plan;
+    const struct atsi_record *rec = r->record;
+    uint64_t before = rec->round.start_ns;
+    out->ns = rec->round.end_ns - rec->round.start_ns;
+    out->n_moves = plan->n_moves;
+    for (uint32_t s = 0; s < rec->n_steps; s++) {
+        const struct atsi_step *step = &plan->steps[s];
+        uint64_t took = rec->steps[s].end_ns - rec->steps[s].start_ns;
+        bool host = step->kind == ATSI_STEP_RUN && step->device == ATSI_DEVICE_HOST;
+        out->busy_ns[host ? 0 : 1] += took;
+        if (step->kind == ATSI_STEP_RUN && step->transfer >= 0 && rec->steps[s].start_ns > before)
+            out->exposed_ns += rec->steps[s].start_ns - before;
+        before = rec->steps[s].end_ns;
+    }
+    for (uint32_t k = 0; k < rec->n_moves; k++)
+        out->busy_ns[2] += rec->moves[k].end_ns - rec->moves[k].start_ns;
+}
+
+int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uint32_t ctx,
+                     uint32_t tokens_left, struct atsi_round_result *out, struct atsi_err *err)
+{
+    struct phase *ph = &r->phase[phase];
+    struct ask a = {.phase = phase, .tokens = tokens, .ctx = ctx, .left = tokens_left};
+    uint64_t start;
+    int rc = atsi_exec_now(r->exec, &a.clock_ns, err);
+    *out = (struct atsi_round_result){0};
+    if (rc != ATSI_OK)
+        return rc;
+    atsi_recorder_now(&r->recorder, a.now);
+    atsi_question_slow(r->q, a.now);
+    if (new_schedule(r, &a, &out->schedule_ns)) {
+        start = wall_ns();
+        adopt(r, &a);
+        out->plan_ns = wall_ns() - start;
+    } else {
+        out->kept = true;
+        r->counts.kept++;
+    }
+    rc =
+        atsi_exec_round(r->exec, ph->plan, r->work.source[phase], tokens_left > 1, &r->record, err);
+    if (rc != ATSI_OK)
+        return rc;
+    atsi_recorder_take(&r->recorder, r->q, phase, ph->plan, r->record);
+    measure(r, phase, out);
+    out->predicted_ns = ph->in_force->schedule.predicted_ns;
+    ph->observed_ns = out->ns;
+    r->counts.rounds++;
+    return ATSI_OK;
+}
+
+/* ---------------------------------------------------------------- life */
+int atsi_rounds_open(struct atsi_question *q, const struct atsi_exec_devices *d,
+                     const struct atsi_rounds_work *work, const struct atsi_rounds_params *p,
+                     struct atsi_rounds **out, struct atsi_err *err)
+{
+    struct atsi_rounds *r = calloc(1, sizeof *r);
+    int rc;
+    *out = NULL;
+    if (r == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory opening rounds");
+    r->q = q;
+    r->work = *work;
+    r->p = *p;
+    atsi_recorder_reset(&r->recorder);
+    rc = atsi_answer_open(q->items->n, &r->placement, err);
+    for (int f = 0; f < 2 && rc == ATSI_OK; f++) {
+        rc = atsi_answer_open(q->items->n, &r->phase[f].in_force, err);
+        if (rc == ATSI_OK)
+            rc = atsi_answer_open(q->items->n, &r->phase[f].draft, err);
+        if (rc == ATSI_OK)
+            rc = atsi_plan_open(q, &r->phase[f].plan, err);
+    }
+    if (rc == ATSI_OK)
+        rc = atsi_exec_open(q, d, &r->exec, err);
+    if (rc != ATSI_OK) {
+        atsi_rounds_close(r);
+        return rc;
+    }
+    place(r);
+    *out = r;
+    return ATSI_OK;
+}
+
+void atsi_rounds_close(struct atsi_rounds *r)
+{
+    if (r == NULL)
+        return;
+    atsi_exec_close(r->exec);
+    for (int f = 0; f < 2; f++) {
+        atsi_plan_close(r->phase[f].plan);
+        atsi_answer_close(r->phase[f].draft);
+        atsi_answer_close(r->phase[f].in_force);
+    }
+    atsi_answer_close(r->placement);
+    for (int k = 0; k < 3; k++)
+        free(r->state[k]);
+    free(r);
+}
+
+struct atsi_exec *atsi_rounds_exec(struct atsi_rounds *r)
+{
+    return r->exec;
+}
+
+const struct atsi_placement *atsi_rounds_placement(const struct atsi_rounds *r)
+{
+    return &r->placement->place;
+}
+
+const struct atsi_schedule *atsi_rounds_schedule(const struct atsi_rounds *r, uint32_t phase)
+{
+    return r->phase[phase].planned ? &r->phase[phase].in_force->schedule : NULL;
+}
+
+const struct atsi_plan *atsi_rounds_plan(const struct atsi_rounds *r, uint32_t phase)
+{
+    return r->phase[phase].planned ? r->phase[phase].plan : NULL;
+}
+
+const struct atsi_record *atsi_rounds_record(const struct atsi_rounds *r)
+{
+    return r->record;
+}
+
+void atsi_rounds_counts(const struct atsi_rounds *r, struct atsi_rounds_counts *out)
+{
+    *out = r->counts;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rounds under policies: place once; then, per round, ask for a schedule with the costs of now,
+ * check it, plan it, run it, record it.  An illegal, failing or late answer is refused, counted and
+ * said; a fallback policy answers instead, and at last nothing is promoted.
+ */
+#ifndef ATSI_CORE_ROUND_ROUNDS_H
+#define ATSI_CORE_ROUND_ROUNDS_H
+
+#include "core/round/exec.h"
+#include "core/round/record.h"
+
+struct atsi_policy_use {
+    const char *name; /* for messages */
+    const struct atsi_policy_ops *ops;
+};
+
+struct atsi_rounds_params {
+    struct atsi_policy_use place, schedule, fallback; /* fallback.ops may be NULL */
+    uint64_t time_limit_ns;                   /* of one answer, on the wall clock; 0: none */
+    bool dynamic;                             /* false: nothing is promoted */
+    void (*say)(void *ctx, const char *text); /* refusals; may be NULL */
+    void *say_ctx;
+};
+
+/* Sources of work and activation bytes per phase (enum atsi_phase). */
+struct atsi_rounds_work {
+    const struct atsi_exec_source *source[2];
+    const double *in_bytes[2];
+};
+
+struct atsi_round_result {
+    uint64_t ns, predicted_ns; /* 0: the policy made no prediction */
+    bool kept;                 /* the plan in force stayed */
+    uint64_t schedule_ns;      /* wall clock of the policy's answer */
+    uint64_t plan_ns;          /* and of checking and planning it */
+    uint32_t n_moves;
+    uint64_t exposed_ns; /* accelerator's splits waiting for their weights */
+    uint64_t busy_ns[3]; /* host, stream, copy engine */
+};
+
+struct atsi_rounds_counts {
+    uint32_t rounds, schedules, kept, illegal, failed, late;
+};
+
+struct atsi_rounds;
+
+int atsi_rounds_open(struct atsi_question *q, const struct atsi_exec_devices *d,
+                     const struct atsi_rounds_work *work, const struct atsi_rounds_params *p,
+                     struct atsi_rounds **out, struct atsi_err *err);
+void atsi_rounds_close(struct atsi_rounds *r); /* NULL is allowed */
+/* One round of a phase; tokens_left: rounds expected to come. */
+int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uint32_t ctx,
+                     uint32_t tokens_left, struct atsi_round_result *out, struct atsi_err *err);
+struct atsi_exec *atsi_rounds_exec(struct atsi_rounds *r);
+const struct atsi_placement *atsi_rounds_placement(const struct atsi_rounds *r);
+/* The schedule and the plan in force in a phase, and what its last round took.  NULL: no round yet.
+ */
+const struct atsi_schedule *atsi_rounds_schedule(const struct atsi_rounds *r, uint32_t phase);
+const struct atsi_plan *atsi_rounds_plan(const struct atsi_rounds *r, uint32_t phase);
+const struct atsi_record *atsi_rounds_record(const struct atsi_rounds *r);
+void atsi_rounds_counts(const struct atsi_rounds *r, struct atsi_rounds_counts *out);
+
+#endif

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+# The mathematics of scheduling
+add_library(sched_cases OBJECT sched_cases.c)
+target_link_libraries(sched_cases PRIVATE atsi_flags atsi_sched)
+
+foreach(name alg1 alg2 chain place search timeline)
+  atsinfer_test(test_sched_${name} test_sched_${name}.c $<TARGET_OBJECTS:sched_cases>)
+  target_link_libraries(test_sched_${name} PRIVATE atsi_sched Threads::Threads m)
+endforeach()
+
+# Recorded problems, through the command's reader; the command itself
+atsinfer_test(test_sched_vectors test_sched_vectors.c ${PROJECT_SOURCE_DIR}/cli/policy_instance.c
+  $<TARGET_OBJECTS:sched_cases>)
+target_link_libraries(test_sched_vectors PRIVATE atsi_sched PkgConfig::JANSSON m)
+atsinfer_test(test_sched_command test_sched_command.c scratch.c)
+target_link_libraries(test_sched_command PRIVATE PkgConfig::JANSSON)
+add_dependencies(test_sched_command atsinfer_cli)
