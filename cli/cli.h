@@ -25,18 +25,33 @@ enum cli_exit {
  * EINTR -> 130; else 1. */
 int cli_exit_code(int status);
 
+/* What an option that may be given several times has collected. */
+#define CLI_MAX_TEXTS 32
+struct cli_texts {
+    const char *items[CLI_MAX_TEXTS];
+    size_t n;
+};
+
 /* One option of a subcommand.  Exactly one of the targets is set. */
 struct cli_option {
     const char *name; /* "--temp"; aliases separated by '|': "-m|--model" */
     const char *arg;  /* "FILE", or NULL for a switch */
     const char *help;
-    const char *conf_key; /* sets this ini key ("model.path"), as an override */
-    const char **text;    /* last value wins */
-    int64_t *integer;     /* with [min, max] */
-    double *real;         /* with [min, max] */
-    bool *flag;           /* switch: set true */
+    const char *conf_key;    /* sets this ini key ("model.path"), as an override */
+    const char *prefix;      /* before the value of conf_key; may be NULL */
+    const char **text;       /* last value wins */
+    int64_t *integer;        /* with [min, max] */
+    double *real;            /* with [min, max] */
+    bool *flag;              /* switch: set true */
+    struct cli_texts *texts; /* every value is kept */
     double min, max;
+    /* Not an option but a table of them, shared between subcommands; `name` is its heading. */
+    const struct cli_option *group;
 };
+#define CLI_GROUP(heading, table)                                                                  \
+    {                                                                                              \
+        .name = (heading), .group = (table)                                                        \
+    }
 
 struct cli_command {
     const char *name;
@@ -53,9 +68,12 @@ int cli_parse(const struct cli_command *cmd, const struct cli_option *opts, int 
               int *n_pos_out);
 /* Opens the runtime with what cli_parse collected.  On failure prints and returns an exit code. */
 int cli_runtime(struct atsi_runtime **out);
-/* Path of the model: -m / model.path, else the demo model (said once on stderr).  NULL when none;
- * then a message was printed. */
+/* Path of the model: -m / model.path with names of local caches resolved (cli/resolve.h), else the
+ * demo model (said once on stderr).  NULL when none; then a message was printed.  [borrowed until
+ * the next call of this or cli_find_model] */
 const char *cli_model_path(struct atsi_runtime *rt);
+/* The file that a model name stands for, as for -m. */
+const char *cli_find_model(const char *name);
 /* Opens that model with a progress bar on stderr for long loads.  Prints on failure. */
 int cli_model(struct atsi_runtime *rt, bool no_weights, struct atsi_model **out);
 
@@ -66,14 +84,17 @@ void cli_warn(const char *fmt, ...) ATSI_PRINTF(1, 2);
 /* Non-zero after SIGINT/SIGTERM; a second SIGINT ends the process with 130 at once. */
 extern volatile int cli_interrupted;
 void cli_catch_signals(void);
+/* While on, the first SIGINT or SIGTERM ends the process with 130 at once: for work that cannot be
+ * stopped half-way and leaves nothing behind. */
+void cli_exit_on_signal(bool on);
 /* Flushes stdout; a failed write (closed pipe, full disk) gives CLI_RUN_ERROR. */
 int cli_finish_stdout(int code);
 
 /* Human-readable bytes ("4.2 GiB") into buf; returns buf. */
 const char *cli_bytes(uint64_t bytes, char buf[32]);
 
-extern const struct cli_command cli_cmd_run, cli_cmd_logits, cli_cmd_tokenize, cli_cmd_inspect,
-    cli_cmd_bench, cli_cmd_kernels, cli_cmd_plugins, cli_cmd_topology, cli_cmd_config,
-    cli_cmd_doctor;
+extern const struct cli_command cli_cmd_run, cli_cmd_chat, cli_cmd_perplexity, cli_cmd_logits,
+    cli_cmd_tokenize, cli_cmd_inspect, cli_cmd_bench, cli_cmd_kernels, cli_cmd_plugins,
+    cli_cmd_topology, cli_cmd_config, cli_cmd_doctor, cli_cmd_policy, cli_cmd_template;
 
 #endif

@@ -4,6 +4,7 @@
  * model, and the demo model that answers when none is named.
  */
 #include "cli/options.h"
+#include "cli/resolve.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -61,11 +62,20 @@ void cli_warn(const char *fmt, ...)
     va_end(ap);
 }
 
+static volatile sig_atomic_t exit_at_once;
+
 static void on_signal(int sig)
 {
-    if (cli_interrupted != 0 && sig == SIGINT)
+    if (exit_at_once != 0 || (cli_interrupted != 0 && sig == SIGINT))
         _exit(CLI_INTERRUPTED);
     cli_interrupted = 1;
+}
+
+void cli_exit_on_signal(bool on)
+{
+    exit_at_once = on;
+    if (on && cli_interrupted != 0) /* it came before */
+        _exit(CLI_INTERRUPTED);
 }
 
 void cli_catch_signals(void)
@@ -80,9 +90,13 @@ void cli_catch_signals(void)
 
 int cli_finish_stdout(int code)
 {
-    if (fflush(stdout) != 0 || ferror(stdout) != 0)
-        return cli_fail(CLI_RUN_ERROR, "cannot write to standard output: %s", strerror(errno));
-    return code;
+    static bool said;
+    if (fflush(stdout) == 0 && ferror(stdout) == 0)
+        return code;
+    if (!said)
+        (void)cli_fail(CLI_RUN_ERROR, "cannot write to standard output: %s", strerror(errno));
+    said = true;
+    return CLI_RUN_ERROR;
 }
 
 const char *cli_bytes(uint64_t bytes, char buf[32])
@@ -154,11 +168,30 @@ static const char *demo_model(void)
     return NULL;
 }
 
+const char *cli_find_model(const char *name)
+{
+    static char path[PATH_MAX];
+    char *why = NULL;
+    size_t n;
+    FILE *say = open_memstream(&why, &n);
+    int rc = say != NULL ? cli_resolve(name, path, say) : ATSI_ENOMEM;
+    if (say != NULL && fclose(say) != 0)
+        rc = ATSI_ENOMEM;
+    if (rc == ATSI_ENOMEM)
+        (void)cli_fail(CLI_RUN_ERROR, "out of memory");
+    else if (rc != ATSI_OK)
+        (void)cli_fail(CLI_USAGE, "%s", why);
+    else if (cli_common.level >= ATSI_LOG_INFO && strcmp(name, path) != 0)
+        (void)fprintf(stderr, "atsinfer: %s is %s\n", name, path);
+    free(why);
+    return rc == ATSI_OK ? path : NULL;
+}
+
 const char *cli_model_path(struct atsi_runtime *rt)
 {
     const char *path = atsi_runtime_conf(rt, "model.path");
     if (path != NULL && path[0] != '\0')
-        return path;
+        return cli_find_model(path);
     path = demo_model();
     if (path == NULL)
         (void)cli_fail(CLI_USAGE, "no model: name one with -m FILE or model.path in atsinfer.ini");

@@ -2,9 +2,11 @@
  *
  * What `atsinfer doctor` finds out about the model that is named: whether it opens, what a session
  * would allocate, and whether all of it stays in memory. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/doctor.h"
+#include "cli/resolve.h"
 
 /* Code, tables and allocator overhead of the program itself. */
 #define PROGRAM_BYTES (UINT64_C(150) << 20)
@@ -75,19 +77,39 @@ static void check_opened(struct doctor *d, struct atsi_model *m, const char *pat
     check_session(d, m);
 }
 
+/* The file that the name stands for; a name that no cache has is a finding. */
+static bool find_file(struct doctor *d, const char *name, char path[PATH_MAX])
+{
+    char *why = NULL;
+    size_t n;
+    FILE *say = open_memstream(&why, &n);
+    int rc = say != NULL ? cli_resolve(name, path, say) : ATSI_ENOMEM;
+    if (say != NULL && fclose(say) != 0)
+        rc = ATSI_ENOMEM;
+    if (rc != ATSI_OK) {
+        struct finding *f = doctor_problem(d, CLI_USAGE, "model");
+        machine_add(&f->text, "%s", rc == ATSI_ENOMEM ? "out of memory" : why);
+    }
+    free(why);
+    return rc == ATSI_OK;
+}
+
 void doctor_check_model(struct doctor *d)
 {
-    const char *path = atsi_runtime_conf(d->rt, "model.path");
+    const char *name = atsi_runtime_conf(d->rt, "model.path");
+    char path[PATH_MAX];
     struct atsi_err err = ATSI_ERR_INIT;
     struct atsi_model *m = NULL;
     struct atsi_model_params p = {.struct_size = sizeof p, .progress = check_cancel};
     struct finding *f;
     int rc;
-    if (path == NULL || path[0] == '\0') {
+    if (name == NULL || name[0] == '\0') {
         f = doctor_add(d, FINDING_OK, "model");
         machine_add(&f->text, "none named; `atsinfer doctor -m FILE` checks one");
         return;
     }
+    if (!find_file(d, name, path))
+        return;
     rc = atsi_model_open(d->rt, path, &p, &m, &err);
     if (rc != ATSI_OK) {
         add_failure(d, "model", rc, &err);

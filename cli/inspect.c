@@ -276,8 +276,42 @@ static void tally(struct inspect_report *r)
     r->n_active = count_active(r);
 }
 
+/* ---------------------------------------------------------------- memory */
+/* Padding to whole lines is the same in both plans, so that their difference is exact. */
+#define MORE_TOKENS 4096u
+
+static void plan(struct inspect_report *r, struct atsi_model *model)
+{
+    struct atsi_session_params p = ATSI_SESSION_PARAMS_INIT;
+    struct atsi_session_info more = {.struct_size = sizeof more};
+    r->plan.struct_size = sizeof r->plan;
+    r->plan_err.struct_size = sizeof r->plan_err;
+    r->plan_status = atsi_session_plan(model, &p, &r->plan, &r->plan_err);
+    if (r->plan_status != ATSI_OK)
+        return;
+    p.n_ctx = r->plan.n_ctx + MORE_TOKENS; /* a context that is too long has no next token */
+    if (atsi_session_plan(model, &p, &more, NULL) == ATSI_OK && more.kv_bytes > r->plan.kv_bytes)
+        r->kv_per_token = (more.kv_bytes - r->plan.kv_bytes) / MORE_TOKENS;
+}
+
+static const char *type_name(uint32_t type)
+{
+    const struct atsi_type_info *info = atsi_type_info(type);
+    return info != NULL ? info->name : "?";
+}
+
+const char *inspect_kv_type(const struct inspect_report *r, char buf[48])
+{
+    const char *k = type_name(r->plan.type_k), *v = type_name(r->plan.type_v);
+    if (r->plan.type_k == r->plan.type_v)
+        (void)snprintf(buf, 48, "%s", k);
+    else
+        (void)snprintf(buf, 48, "%s keys, %s values", k, v);
+    return buf;
+}
+
 /* ---------------------------------------------------------------- command */
-static int report(const struct atsi_model *model, const char *path)
+static int report(struct atsi_model *model, const char *path)
 {
     struct inspect_report r = {.model = model,
                                .info = atsi_model_info(model),
@@ -287,6 +321,8 @@ static int report(const struct atsi_model *model, const char *path)
     r.kind = kind_of(&r);
     r.quantization = quantization_of(&r);
     tally(&r);
+    if (r.info->file_kind == ATSI_FILE_MODEL)
+        plan(&r, model);
     if (!as_json)
         inspect_print_text(&r);
     else if (!inspect_print_json(&r))
@@ -296,7 +332,8 @@ static int report(const struct atsi_model *model, const char *path)
 
 static int run(int argc, char **argv)
 {
-    const struct atsi_model_params params = {.struct_size = sizeof params, .no_weights = 1};
+    const struct atsi_model_params params = {.struct_size = sizeof params,
+                                             .no_weights = ATSI_PLAN_ONLY};
     struct atsi_err err = ATSI_ERR_INIT;
     struct atsi_runtime *rt = NULL;
     struct atsi_model *model = NULL;
@@ -309,7 +346,7 @@ static int run(int argc, char **argv)
     code = cli_runtime(&rt);
     if (code != CLI_OK)
         return code;
-    path = n_pos == 1 ? argv[1] : cli_model_path(rt);
+    path = n_pos == 1 ? cli_find_model(argv[1]) : cli_model_path(rt);
     code = CLI_USAGE;
     if (path != NULL) {
         st = atsi_model_open(rt, path, &params, &model, &err);

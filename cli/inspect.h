@@ -39,6 +39,10 @@ struct inspect_report {
     struct inspect_tally types[INSPECT_MAX_TYPES];
     struct inspect_tally roles[INSPECT_N_ROLES];
     bool show_meta, show_tensors;
+    struct atsi_session_info plan; /* of a session with the settings in force ... */
+    uint64_t kv_per_token;         /* what a further token adds to its KV cache */
+    int plan_status;               /* ... or, when not ATSI_OK, plan_err says why there is none */
+    struct atsi_err plan_err;
 };
 
 /* The entry "ARCH.name" or, when `name` has no leading dot, `name`.  false when absent. */
@@ -51,6 +55,8 @@ bool inspect_integer(const struct atsi_meta *v, int64_t *out);
 const char *inspect_type_text(const struct atsi_meta *v, char buf[48]);
 /* True for keys that belong to the architecture's hyperparameters. */
 bool inspect_is_hparam(const struct inspect_report *r, const struct atsi_meta *v);
+/* "f16" or, when keys and values differ, "f16 keys, q8_0 values", into buf. */
+const char *inspect_kv_type(const struct inspect_report *r, char buf[48]);
 /* Bytes of a tensor; 0 when not known. */
 uint64_t inspect_tensor_bytes(const struct atsi_tensor *t);
 uint64_t inspect_tensor_elems(const struct atsi_tensor *t);

@@ -146,6 +146,27 @@ static json_t *tallies(const struct inspect_tally *t, uint32_t n, bool *ok)
     return a;
 }
 
+static json_t *memory(const struct inspect_report *r, bool *ok)
+{
+    const struct atsi_session_info *p = &r->plan;
+    json_t *o = json_object();
+    uint64_t buffers = p->compute_bytes + p->logits_bytes;
+    char type[48];
+    set(o, "weight_bytes", json_integer((json_int_t)r->n_bytes), ok);
+    if (r->plan_status != ATSI_OK) {
+        set(o, "error", text_value(r->plan_err.msg), ok);
+        return o;
+    }
+    set(o, "context", json_integer(p->n_ctx), ok);
+    set(o, "kv_type", json_string(inspect_kv_type(r, type)), ok);
+    set(o, "kv_bytes", json_integer((json_int_t)p->kv_bytes), ok);
+    set(o, "kv_bytes_per_token", json_integer((json_int_t)r->kv_per_token), ok);
+    set(o, "state_bytes", json_integer((json_int_t)p->state_bytes), ok);
+    set(o, "chunk", json_integer(p->chunk), ok);
+    set(o, "buffer_bytes", json_integer((json_int_t)buffers), ok);
+    return o;
+}
+
 static json_t *tensors(const struct inspect_report *r, bool *ok)
 {
     json_t *a = json_array();
@@ -189,6 +210,8 @@ bool inspect_print_json(const struct inspect_report *r)
     set_summary(r, o, &ok);
     set(o, "hyperparameters", entries(r, false, &ok), &ok);
     set(o, "tokenizer", tokenizer(r, &ok), &ok);
+    if (r->info->file_kind == ATSI_FILE_MODEL)
+        set(o, "memory", memory(r, &ok), &ok);
     set(o, "by_type", tallies(r->types, r->n_types, &ok), &ok);
     set(o, "by_role", tallies(r->roles, INSPECT_N_ROLES, &ok), &ok);
     if (r->show_meta)

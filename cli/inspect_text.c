@@ -264,6 +264,32 @@ static void print_tallies(const char *title, const struct inspect_tally *t, uint
     }
 }
 
+static void print_memory(const struct inspect_report *r)
+{
+    const struct atsi_session_info *p = &r->plan;
+    char bytes[32], more[32], type[48];
+    if (r->info->file_kind != ATSI_FILE_MODEL)
+        return;
+    put("\nmemory\n");
+    print_field("weights", cli_bytes(r->n_bytes, bytes));
+    if (r->plan_status != ATSI_OK) {
+        const struct atsi_str why = {r->plan_err.msg, strlen(r->plan_err.msg)};
+        put("  cannot be used  ");
+        print_str(&why, UINT64_MAX);
+        putchar('\n');
+        return;
+    }
+    printf("  %-15s %s for a context of %" PRIu32 " (%s)", "KV cache",
+           cli_bytes(p->kv_bytes, bytes), p->n_ctx, inspect_kv_type(r, type));
+    if (r->kv_per_token > 0)
+        printf(", %s per further token", cli_bytes(r->kv_per_token, more));
+    putchar('\n');
+    if (p->state_bytes > 0)
+        printf("  %-15s %s, whatever the context\n", "states", cli_bytes(p->state_bytes, bytes));
+    printf("  %-15s %s for rounds of %" PRIu32 " tokens\n", "buffers",
+           cli_bytes(p->compute_bytes + p->logits_bytes, bytes), p->chunk);
+}
+
 static void print_tensors(const struct inspect_report *r)
 {
     printf("\n%-48s %-10s %-24s %12s\n", "tensors", "type", "shape", "bytes");
@@ -288,6 +314,7 @@ void inspect_print_text(const struct inspect_report *r)
     print_head(r);
     print_entries(r, false);
     print_tokenizer(r);
+    print_memory(r);
     if (r->info->n_tensors > 0) {
         print_tallies("by type", r->types, r->n_types, r->n_bytes);
         print_tallies("by role", r->roles, INSPECT_N_ROLES, r->n_bytes);

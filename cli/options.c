@@ -15,7 +15,15 @@ static bool want_help, verbose, quiet;
 static const char *config_path;
 
 static const struct cli_option shared[] = {
-    {.name = "-m|--model", .arg = "FILE", .help = "model file (GGUF)", .conf_key = "model.path"},
+    {.name = "-m|--model",
+     .arg = "FILE",
+     .help = "model file (GGUF), or a model of Ollama's: NAME:TAG",
+     .conf_key = "model.path"},
+    {.name = "-hf|-hfr|--hf-repo",
+     .arg = "USER/REPO[:QUANT]",
+     .help = "model from the local Hugging Face or llama.cpp cache",
+     .conf_key = "model.path",
+     .prefix = "hf:"},
     {.name = "-c|--ctx-size",
      .arg = "N",
      .help = "context in tokens, 0: the model's own",
@@ -34,11 +42,11 @@ static const struct cli_option shared[] = {
      .conf_key = "prefill.chunk"},
     {.name = "-ctk|--cache-type-k",
      .arg = "TYPE",
-     .help = "type of cached keys: f16, f32",
+     .help = "type of cached keys: f16, f32, q8_0",
      .conf_key = "kv.type_k"},
     {.name = "-ctv|--cache-type-v",
      .arg = "TYPE",
-     .help = "type of cached values: f16, f32",
+     .help = "type of cached values: f16, f32, q8_0",
      .conf_key = "kv.type_v"},
     {.name = "--backend",
      .arg = "NAME",
@@ -82,16 +90,24 @@ static bool name_is(const struct cli_option *o, const char *word, size_t len)
 static const struct cli_option *find_in(const struct cli_option *table, const char *word,
                                         size_t len)
 {
-    for (const struct cli_option *o = table; o != NULL && o->name != NULL; o++)
-        if (name_is(o, word, len))
-            return o;
+    for (const struct cli_option *o = table; o != NULL && o->name != NULL; o++) {
+        const struct cli_option *found = o->group != NULL        ? find_in(o->group, word, len)
+                                         : name_is(o, word, len) ? o
+                                                                 : NULL;
+        if (found != NULL)
+            return found;
+    }
     return NULL;
 }
 
 static void closest_in(const struct cli_option *table, const char *word, char best[64],
                        uint32_t *best_distance)
 {
-    for (const struct cli_option *o = table; o != NULL && o->name != NULL; o++)
+    for (const struct cli_option *o = table; o != NULL && o->name != NULL; o++) {
+        if (o->group != NULL) {
+            closest_in(o->group, word, best, best_distance);
+            continue;
+        }
         for (const char *p = o->name; *p != '\0';) {
             char name[64];
             size_t n = strcspn(p, "|");
@@ -103,6 +119,7 @@ static void closest_in(const struct cli_option *table, const char *word, char be
             }
             p += n + (p[n] == '|');
         }
+    }
 }
 
 static int unknown_option(const struct cli_command *cmd, const struct cli_option *opts,
@@ -121,36 +138,51 @@ static int unknown_option(const struct cli_command *cmd, const struct cli_option
                     cmd->name);
 }
 
-static void print_options(const struct cli_option *table)
+static void print_option(const struct cli_option *o)
 {
-    for (const struct cli_option *o = table; o != NULL && o->name != NULL; o++) {
-        char left[96];
-        size_t n = 0;
-        for (const char *p = o->name; *p != '\0' && n + 3 < sizeof left; p++) {
-            if (*p == '|') {
-                left[n++] = ',';
-                left[n++] = ' ';
-            } else {
-                left[n++] = *p;
-            }
+    char left[96];
+    size_t n = 0;
+    for (const char *p = o->name; *p != '\0' && n + 3 < sizeof left; p++) {
+        if (*p == '|') {
+            left[n++] = ',';
+            left[n++] = ' ';
+        } else {
+            left[n++] = *p;
         }
-        left[n] = '\0';
-        if (o->arg != NULL)
-            (void)snprintf(left + n, sizeof left - n, " %s", o->arg);
-        (void)printf("  %-30s %s%s%s%s\n", left, o->help, o->conf_key != NULL ? " [" : "",
-                     o->conf_key != NULL ? o->conf_key : "", o->conf_key != NULL ? "]" : "");
     }
+    left[n] = '\0';
+    if (o->arg != NULL)
+        (void)snprintf(left + n, sizeof left - n, " %s", o->arg);
+    if (strlen(left) > 30) /* the help goes below */
+        (void)printf("  %s\n%33s", left, "");
+    else
+        (void)printf("  %-30s ", left);
+    (void)printf("%s%s%s%s\n", o->help, o->conf_key != NULL ? " [" : "",
+                 o->conf_key != NULL ? o->conf_key : "", o->conf_key != NULL ? "]" : "");
+}
+
+/* The table's own options under `heading`, then each of its groups under its own. */
+static void print_options(const char *heading, const struct cli_option *table)
+{
+    bool begun = false;
+    for (const struct cli_option *o = table; o != NULL && o->name != NULL; o++) {
+        if (o->group != NULL)
+            continue;
+        if (!begun)
+            (void)printf("\n%s:\n", heading);
+        begun = true;
+        print_option(o);
+    }
+    for (const struct cli_option *o = table; o != NULL && o->name != NULL; o++)
+        if (o->group != NULL)
+            print_options(o->name, o->group);
 }
 
 static int print_help(const struct cli_command *cmd, const struct cli_option *opts)
 {
     (void)printf("usage: %s\n\n%s\n", cmd->usage, cmd->summary);
-    if (opts != NULL && opts[0].name != NULL) {
-        (void)printf("\noptions:\n");
-        print_options(opts);
-    }
-    (void)printf("\noptions of every subcommand (in brackets: the ini key they set):\n");
-    print_options(shared);
+    print_options("options", opts);
+    print_options("options of every subcommand (in brackets: the ini key they set)", shared);
     return cli_finish_stdout(CLI_OK);
 }
 
@@ -174,12 +206,38 @@ static int take_number(const struct cli_option *o, const char *word, const char 
     return -1;
 }
 
+/* Appends KEY=PREFIXVALUE; without a key VALUE is all of it. */
+static bool override(const char *key, const char *prefix, const char *value)
+{
+    size_t size = (key != NULL ? strlen(key) + 1 : 0) + strlen(prefix) + strlen(value) + 1;
+    char *text;
+    if (cli_common.n_overrides == CLI_MAX_OVERRIDES) {
+        (void)cli_fail(CLI_USAGE, "more than %d settings on the command line", CLI_MAX_OVERRIDES);
+        return false;
+    }
+    text = malloc(size);
+    if (text == NULL) {
+        (void)cli_fail(CLI_RUN_ERROR, "out of memory");
+        return false;
+    }
+    (void)snprintf(text, size, "%s%s%s%s", key != NULL ? key : "", key != NULL ? "=" : "", prefix,
+                   value);
+    cli_common.overrides[cli_common.n_overrides++] = text;
+    return true;
+}
+
 static int take_value(const struct cli_option *o, const char *word, const char *value)
 {
     if (o->conf_key != NULL)
-        return cli_override(o->conf_key, value) ? -1 : CLI_USAGE;
+        return override(o->conf_key, o->prefix != NULL ? o->prefix : "", value) ? -1 : CLI_USAGE;
     if (o->text != NULL) {
         *o->text = value;
+        return -1;
+    }
+    if (o->texts != NULL) {
+        if (o->texts->n == CLI_MAX_TEXTS)
+            return cli_fail(CLI_USAGE, "%s: more than %d of them", word, CLI_MAX_TEXTS);
+        o->texts->items[o->texts->n++] = value;
         return -1;
     }
     if (o->integer != NULL || o->real != NULL)
@@ -197,20 +255,7 @@ static int take_value(const struct cli_option *o, const char *word, const char *
 
 bool cli_override(const char *key, const char *value)
 {
-    size_t size = (key != NULL ? strlen(key) + 1 : 0) + strlen(value) + 1;
-    char *text;
-    if (cli_common.n_overrides == CLI_MAX_OVERRIDES) {
-        (void)cli_fail(CLI_USAGE, "more than %d settings on the command line", CLI_MAX_OVERRIDES);
-        return false;
-    }
-    text = malloc(size);
-    if (text == NULL) {
-        (void)cli_fail(CLI_RUN_ERROR, "out of memory");
-        return false;
-    }
-    (void)snprintf(text, size, "%s%s%s", key != NULL ? key : "", key != NULL ? "=" : "", value);
-    cli_common.overrides[cli_common.n_overrides++] = text;
-    return true;
+    return override(key, "", value);
 }
 
 /* Handles argv[*i] as an option; advances *i over its value. */

@@ -3,7 +3,7 @@
  * atsinfer tokenize: ids of text and text of ids, for people, for scripts (one JSON object a line)
  * and for the clock (--bench).
  */
-#include "cli/cli.h"
+#include "cli/generate.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -49,27 +49,6 @@ struct text {
     size_t n;
 };
 
-static int read_stream(FILE *f, const char *name, struct text *out)
-{
-    size_t cap = 0;
-    for (;;) {
-        size_t got;
-        if (out->n == cap) {
-            char *p = realloc(out->p, cap = cap == 0 ? 65536 : cap * 2);
-            if (p == NULL)
-                return cli_fail(CLI_RUN_ERROR, "%s: out of memory after %zu bytes", name, out->n);
-            out->p = p;
-        }
-        got = fread(out->p + out->n, 1, cap - out->n, f);
-        out->n += got;
-        if (got == 0)
-            break;
-    }
-    if (ferror(f) != 0)
-        return cli_fail(CLI_RUN_ERROR, "%s: %s", name, strerror(errno));
-    return CLI_OK;
-}
-
 static FILE *open_input(void)
 {
     FILE *f;
@@ -90,18 +69,10 @@ static void close_input(FILE *f)
 /* The arguments joined by spaces, else the file, else stdin. */
 static int read_text(int n_pos, char **argv, struct text *out)
 {
-    FILE *f;
-    int code;
     if (n_pos > 0 && file_path != NULL)
         return cli_fail(CLI_USAGE, "text both on the command line and in --file %s", file_path);
-    if (n_pos == 0) {
-        f = open_input();
-        if (f == NULL)
-            return CLI_RUN_ERROR;
-        code = read_stream(f, file_path != NULL ? file_path : "stdin", out);
-        close_input(f);
-        return code;
-    }
+    if (n_pos == 0)
+        return cli_read_file(file_path != NULL ? file_path : "-", &out->p, &out->n);
     for (int i = 1; i <= n_pos; i++) {
         size_t len = strlen(argv[i]);
         char *p = realloc(out->p, out->n + len + 1);
@@ -443,43 +414,68 @@ static bool answer_line(const struct atsi_tokenizer *tok, const char *line, size
     return why == NULL && shown;
 }
 
-static int run_jsonl(const struct atsi_tokenizer *tok)
+/* No line is longer; /dev/zero is one without an end. */
+#define MAX_LINE ((size_t)1 << 28)
+
+/* Reads a line, its newline included, into `line`; n 0 at the end.  Returns an exit code. */
+static int read_line(FILE *f, struct text *line, size_t *cap, unsigned long line_no)
 {
-    FILE *f = open_input();
-    char *line = NULL;
-    size_t cap = 0;
-    unsigned long line_no = 0;
-    int code = CLI_OK;
-    if (f == NULL)
-        return CLI_RUN_ERROR;
-    while (cli_interrupted == 0) {
-        ssize_t n = getline(&line, &cap, f);
-        if (n < 0)
-            break;
-        line_no++;
-        if (strspn(line, " \t\r\n") == (size_t)n)
-            continue;
-        if (!answer_line(tok, line, (size_t)n, line_no))
-            code = CLI_RUN_ERROR;
-        if (ferror(stdout) != 0)
+    int c;
+    line->n = 0;
+    while ((c = getc_unlocked(f)) != EOF) {
+        if (line->n == *cap) {
+            size_t more = *cap == 0 ? 4096 : *cap * 2;
+            char *p;
+            if (cli_interrupted != 0)
+                return CLI_INTERRUPTED;
+            p = more <= MAX_LINE ? realloc(line->p, more) : NULL;
+            if (p == NULL)
+                return cli_fail(CLI_RUN_ERROR, "line %lu: %s", line_no,
+                                more <= MAX_LINE ? "out of memory" : "longer than 256 MiB");
+            line->p = p;
+            *cap = more;
+        }
+        line->p[line->n++] = (char)c;
+        if (c == '\n')
             break;
     }
     if (cli_interrupted != 0)
-        code = CLI_INTERRUPTED;
-    else if (ferror(f) != 0)
-        code = cli_fail(CLI_RUN_ERROR, "%s: %s", file_path != NULL ? file_path : "stdin",
+        return CLI_INTERRUPTED;
+    if (ferror(f) != 0)
+        return cli_fail(CLI_RUN_ERROR, "%s: %s", file_path != NULL ? file_path : "stdin",
                         strerror(errno));
-    free(line);
+    return CLI_OK;
+}
+
+static bool is_blank(const struct text *line)
+{
+    size_t i = 0;
+    while (i < line->n && strchr(" \t\r\n", line->p[i]) != NULL && line->p[i] != '\0')
+        i++;
+    return i == line->n;
+}
+
+static int run_jsonl(const struct atsi_tokenizer *tok)
+{
+    FILE *f = open_input();
+    struct text line = {.p = NULL};
+    size_t cap = 0;
+    int code = CLI_OK, rc = CLI_OK;
+    if (f == NULL)
+        return CLI_RUN_ERROR;
+    for (unsigned long line_no = 1; ferror(stdout) == 0; line_no++) {
+        rc = read_line(f, &line, &cap, line_no);
+        if (rc != CLI_OK || line.n == 0)
+            break;
+        if (!is_blank(&line) && !answer_line(tok, line.p, line.n, line_no))
+            code = CLI_RUN_ERROR;
+    }
+    free(line.p);
     close_input(f);
-    return code;
+    return rc != CLI_OK ? rc : code;
 }
 
 /* ---------------------------------------------------------------- the command */
-static int find_meta(const void *ctx, const char *key, struct atsi_meta *out)
-{
-    return atsi_model_meta_find(ctx, key, out);
-}
-
 static int with_tokenizer(const struct atsi_tokenizer *tok, double load_s, int n_pos, char **argv)
 {
     struct text in = {.p = NULL};
@@ -489,32 +485,32 @@ static int with_tokenizer(const struct atsi_tokenizer *tok, double load_s, int n
     if (jsonl)
         return run_jsonl(tok);
     code = read_text(n_pos, argv, &in);
+    cli_exit_on_signal(true); /* a long text takes seconds, and there is nothing to keep */
     if (code == CLI_OK && bench)
         code = measure(tok, &in, load_s);
     else if (code == CLI_OK)
         code = detokenize ? show_text(tok, &in) : show_ids(tok, &in);
+    cli_exit_on_signal(false);
     free(in.p);
     return code;
 }
 
 static int tokenize_run(int argc, char **argv)
 {
-    struct atsi_err err = ATSI_ERR_INIT;
     struct atsi_runtime *rt = NULL;
     struct atsi_model *model = NULL;
     struct atsi_tokenizer *tok = NULL;
-    int n_pos = 0, rc, code = cli_parse(&cli_cmd_tokenize, options, argc, argv, &n_pos);
+    int n_pos = 0, code = cli_parse(&cli_cmd_tokenize, options, argc, argv, &n_pos);
     if (code != -1)
         return code;
     code = cli_runtime(&rt);
     if (code == CLI_OK)
         code = cli_model(rt, true, &model);
     if (code == CLI_OK) {
-        struct atsi_meta_source src = {model, find_meta};
         double start = seconds();
-        rc = atsi_tokenizer_open(&src, &tok, &err);
-        code = rc == ATSI_OK ? with_tokenizer(tok, seconds() - start, n_pos, argv)
-                             : cli_fail_status(rc, &err);
+        code = cli_tokenizer(model, &tok);
+        if (code == CLI_OK)
+            code = with_tokenizer(tok, seconds() - start, n_pos, argv);
     }
     atsi_tokenizer_close(tok);
     atsi_model_close(model);

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the subcommands of `atsinfer policy` share: scheduling instances read from vector files.
+ */
+#ifndef ATSI_CLI_POLICY_H
+#define ATSI_CLI_POLICY_H
+
+#include <jansson.h>
+
+#include "cli/cli.h"
+#include "sched/chain.h"
+
+/* One problem of a file.  [owned by struct policy_file] */
+struct policy_instance {
+    const char *name; /* "" when it has none */
+    struct sched_chain chain;
+    const json_t *expect; /* NULL when there is none */
+    struct sched_op *op;  /* what the chain borrows */
+    uint8_t *b;
+    uint32_t *depth;
+};
+
+struct policy_file {
+    const char *path;
+    json_t *root;
+    struct policy_instance *item; /* [n] */
+    size_t n;
+};
+
+/* Reads a JSON array of {"input": ..., "expect": ...}; every chain is checked.  Prints what is
+ * wrong (file, entry, key, index) and returns an exit code. */
+int policy_file_open(const char *path, struct policy_file *out);
+void policy_file_close(struct policy_file *f);
+
+/* JSON document at `path`; prints why not.  An array is required. */
+int policy_load_array(const char *path, json_t **out);
+/* A plan as text, "0110": one character per operator.  Prints and fails when it is not, or is no
+ * legal plan of the instance. */
+int policy_read_plan(const struct policy_file *f, size_t item, const char *plan, const char *text,
+                     uint8_t *rb_out);
+/* The other way; *text_out has room for n + 1 characters. */
+void policy_write_bits(const uint8_t *side, uint32_t n, char *text_out);
+
+extern const struct cli_command policy_cmd_solve, policy_cmd_latency, policy_cmd_resched;
+
+#endif
