@@ -18,7 +18,7 @@ step() { printf '\n== %s (%s s)\n' "$1" "$SECONDS"; }
 step "packages"
 scripts/packages.sh gcc g++ libc6-dev clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 cppcheck \
   binutils cmake ninja-build pkg-config libhwloc-dev libinih-dev libcmocka-dev libpcre2-dev \
-  libjansson-dev libutf8proc-dev
+  libjansson-dev libutf8proc-dev libedit-dev libxxhash-dev
 command -v nvcc >/dev/null 2>&1 || echo "nvcc is not here: nothing of CUDA is compiled"
 
 sources=$(git ls-files '*.c' '*.h' 2>/dev/null || find core text loaders plugins cli include tests -name '*.[ch]')
@@ -62,10 +62,13 @@ cmake --build build-tsan --target test_pool
 ctest --test-dir build-tsan -R '^test_pool$' --output-on-failure
 
 if [ "$full" = 1 ]; then
-  step "fuzz the loader (5 minutes)"
+  step "fuzz the loader and session files (10 minutes)"
   cmake --preset clang-werror -B build-fuzz -DATSINFER_FUZZ=ON -DATSINFER_SANITIZE=address,undefined >/dev/null
-  cmake --build build-fuzz --target fuzz_gguf
+  cmake --build build-fuzz --target fuzz_gguf fuzz_session
   build-fuzz/bin/fuzz_gguf -max_total_time=300 -max_len=65536 -rss_limit_mb=2048
+  mkdir -p build-fuzz/session
+  build-fuzz/bin/fuzz_session -max_total_time=300 -max_len=16384 -rss_limit_mb=2048 build-fuzz/session \
+    tests/fuzz/corpus/session
 fi
 
 step "test"

@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 scripts/packages.sh gcc libc6-dev cmake ninja-build pkg-config libhwloc-dev libinih-dev libpcre2-dev \
-  libjansson-dev libutf8proc-dev
+  libjansson-dev libutf8proc-dev libedit-dev libxxhash-dev
 
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DATSINFER_TESTS=OFF >build.log 2>&1 ||
   { cat build.log >&2; exit 1; }
