@@ -258,6 +258,25 @@ bool cli_override(const char *key, const char *value)
     return override(key, "", value);
 }
 
+void cli_forget_overrides(size_t n)
+{
+    while (cli_common.n_overrides > n) {
+        free(cli_common.overrides[--cli_common.n_overrides]);
+        cli_common.overrides[cli_common.n_overrides] = NULL;
+    }
+}
+
+const char *cli_option_value(const char *key)
+{
+    size_t len = strlen(key);
+    for (size_t i = cli_common.n_overrides; i > 0; i--) {
+        const char *text = cli_common.overrides[i - 1];
+        if (strncmp(text, key, len) == 0 && text[len] == '=')
+            return text + len + 1;
+    }
+    return NULL;
+}
+
 /* Handles argv[*i] as an option; advances *i over its value. */
 static int take_option(const struct cli_command *cmd, const struct cli_option *opts, int argc,
                        char **argv, int *i)

@@ -19,5 +19,9 @@ extern struct cli_common cli_common;
 
 /* Appends KEY=VALUE; false (message printed) when there are too many or memory is out. */
 bool cli_override(const char *key, const char *value);
+/* Drops all but the first n overrides. */
+void cli_forget_overrides(size_t n);
+/* Value the command line gave a key last, or NULL.  [borrowed] */
+const char *cli_option_value(const char *key);
 
 #endif

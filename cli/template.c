@@ -209,7 +209,8 @@ static int render(const char *source, size_t n, const struct atsi_chat_input *in
     if (rc == ATSI_OK)
         rc = atsi_chat_template_render(t, in, &text, &err);
     if (rc != ATSI_OK)
-        code = cli_fail(CLI_RUN_ERROR, "chat template: %s", err.msg);
+        code = cli_fail(CLI_RUN_ERROR, "%s: %s",
+                        template_path != NULL ? template_path : "chat template", err.msg);
     else if (text.raised)
         code = cli_fail(CLI_RUN_ERROR, "the chat template refuses the conversation: %.*s",
                         (int)(text.len < 4096 ? text.len : 4096), text.text);

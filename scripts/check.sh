@@ -21,7 +21,7 @@ scripts/packages.sh gcc g++ libc6-dev clang-14 libclang-rt-14-dev clang-format-1
   libjansson-dev libutf8proc-dev libedit-dev libxxhash-dev
 command -v nvcc >/dev/null 2>&1 || echo "nvcc is not here: nothing of CUDA is compiled"
 
-sources=$(git ls-files '*.c' '*.h' 2>/dev/null || find core text loaders plugins cli include tests -name '*.[ch]')
+sources=$(git ls-files '*.c' '*.h' 2>/dev/null || find core text sched loaders plugins cli include tests -name '*.[ch]')
 
 step "format (clang-format-14)"
 # shellcheck disable=SC2086 # a list of files without blanks
@@ -37,13 +37,13 @@ cmake --build build-clang
 
 step "lint (cppcheck)"
 cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
-  --suppressions-list=.cppcheck -I . -I include -D_GNU_SOURCE -j "$(nproc)" core text loaders cli \
-  plugins/cpu_common plugins/cpu_ref
+  --suppressions-list=.cppcheck -I . -I include -D_GNU_SOURCE -j "$(nproc)" core text sched loaders cli \
+  plugins/cpu_common plugins/cpu_ref plugins/sim plugins/policy_static plugins/policy_dp
 
 step "lint (clang-tidy-14)"
-tidy=$(grep -E '^(core|text|loaders|cli|plugins/cpu_common)/.*\.c$' <<<"$sources")
+tidy=$(grep -E '^(core|text|sched|loaders|cli|plugins/(cpu_common|sim|policy_static|policy_dp))/.*\.c$' <<<"$sources")
 if [ "$full" = 1 ]; then
-  tidy=$(grep -E '^(core|text|loaders|cli|plugins)/.*\.c$' <<<"$sources")
+  tidy=$(grep -E '^(core|text|sched|loaders|cli|plugins)/.*\.c$' <<<"$sources")
 fi
 if ! xargs -P "$(nproc)" -n 4 clang-tidy-14 --quiet -p build-clang <<<"$tidy" >build-clang/tidy.log 2>&1; then
   grep -E -A3 '(error|warning):' build-clang/tidy.log >&2 || tail -20 build-clang/tidy.log >&2

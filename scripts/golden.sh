@@ -38,4 +38,8 @@ echo "== tokenizers"
 /usr/bin/python3 "$data/tools/check_tokenizer.py" "$atsinfer" "$data/golden" "$data" || failed=1
 echo "== chat templates"
 /usr/bin/python3 "$data/tools/check_chat.py" "$atsinfer" "$data/golden/chat" || failed=1
+echo "== scheduling: vectors"
+/usr/bin/python3 "$data/tools/check_vectors.py" "$atsinfer" "$data/scheduling/vectors" || failed=1
+echo "== scheduling: tables of simulated latencies"
+/usr/bin/python3 scripts/golden_tables.py "$atsinfer" "$data/scheduling" --tolerance 2.5 || failed=1
 exit "$failed"

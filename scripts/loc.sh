@@ -3,8 +3,8 @@
 # Lines of code per layer.
 set -eu
 cd "$(dirname "$0")/.."
-for d in include core loaders/gguf loaders/arch text plugins/cpu_common plugins/cpu_ref plugins/cpu_avx2 \
-  plugins/cpu_avx512 cli tests; do
+for d in include core sched loaders/gguf loaders/arch text plugins/cpu_common plugins/cpu_ref plugins/cpu_avx2 \
+  plugins/cpu_avx512 plugins/sim plugins/policy_static plugins/policy_dp cli tests; do
   printf '%-20s %6d lines in %3d files\n' "$d" \
     "$(find "$d" -name '*.[ch]' -exec cat {} + | wc -l)" "$(find "$d" -name '*.[ch]' | wc -l)"
 done

@@ -17,12 +17,6 @@ struct round_events {
     unsigned char *queued; /* [n] 0: not yet; 1 + device: its work is queued there (host: done) */
 };
 
-/* A transfer issued for the next round. */
-struct ahead {
-    struct atsi_move move;
-    uint64_t copy_ns;
-};
-
 struct atsi_exec {
     const struct atsi_question *q;
     struct atsi_exec_devices d;
@@ -30,16 +24,20 @@ struct atsi_exec {
     uint32_t n, turn;
     struct atsi_event **step_event; /* [2n] ends of steps */
     struct atsi_event *result, *clock;
+    struct atsi_event **spare;     /* [slots] for a transfer that was dropped while under way */
     struct atsi_event **slot_free; /* [slots] consumer of what is or was in the slot; NULL: free */
     int32_t *slot_item;            /* [slots] issued, consumer not queued yet; -1: none */
     uint32_t n_slots;
-    struct ahead *ahead; /* [n] issued for the next round, in order */
+    uint32_t turned; /* slots of a plan count from here: they go round from one round to the next */
+    struct atsi_move *ahead; /* [n] transfers issued for the next round, in order */
+    uint32_t *ahead_slot;    /* [n] where they went */
     uint32_t n_ahead;
-    uint64_t *op_ns;             /* [room_ops] */
-    uint32_t *op_item;           /* [room_ops] */
-    uint64_t *copy_ns, *move_ns; /* [2n], [n] */
-    uint32_t *step_op;           /* [2n + 1] first entry of op_ns per step */
-    uint32_t *end_of;            /* [n] last item of the split an item is in */
+    uint64_t *op_ns;      /* [room_ops] */
+    uint32_t *op_item;    /* [room_ops] */
+    uint64_t *copy_ns;    /* [2n] */
+    uint64_t *move_ns[2]; /* [n] per transfer of a round, by turn */
+    uint32_t *step_op;    /* [2n + 1] first entry of op_ns per step */
+    uint32_t *end_of;     /* [n] last item of the split an item is in */
     uint32_t room_ops;
     struct atsi_record rec;
 };
@@ -79,25 +77,45 @@ static void close_events(const struct atsi_exec_devices *d, uint32_t device, uin
     free(events);
 }
 
+int atsi_exec_channels(struct atsi_exec_devices *d, struct atsi_err *err)
+{
+    const struct atsi_channel *const *list = NULL;
+    int n = d->tx_ops->channels(d->tx, &list), found = 0;
+    for (int k = 0; k < n; k++) {
+        if (strcmp(list[k]->name, "copy_kernel") == 0) {
+            d->copy_kernel = (uint32_t)k;
+            found |= 1;
+        } else if (strcmp(list[k]->name, "copy_engine") == 0) {
+            d->copy_engine = (uint32_t)k;
+            found |= 2;
+        }
+    }
+    return found == 3 ? ATSI_OK
+                      : atsi_fail(err, ATSI_ENOTSUP, "the transfer engine offers no channel \"%s\"",
+                                  (found & 1) != 0 ? "copy_engine" : "copy_kernel");
+}
+
 static int open_memory(struct atsi_exec *x, struct atsi_err *err)
 {
     size_t n = (size_t)x->n + 1;
     x->slot_free = calloc((size_t)x->n_slots + 1, sizeof(struct atsi_event *));
     x->slot_item = calloc((size_t)x->n_slots + 1, sizeof *x->slot_item);
     x->ahead = calloc(n, sizeof *x->ahead);
+    x->ahead_slot = calloc(n, sizeof *x->ahead_slot);
     x->copy_ns = calloc(2 * n, sizeof *x->copy_ns);
-    x->move_ns = calloc(n, sizeof *x->move_ns);
     x->step_op = calloc(2 * n + 1, sizeof *x->step_op);
     x->end_of = calloc(n, sizeof *x->end_of);
     x->rec.steps = calloc(2 * n, sizeof *x->rec.steps);
     x->rec.item_ns = calloc(n, sizeof *x->rec.item_ns);
     x->rec.moves = calloc(n, sizeof *x->rec.moves);
-    for (int r = 0; r < 2; r++)
+    for (int r = 0; r < 2; r++) {
         x->ev[r].queued = calloc(n, 1);
-    if (x->slot_free == NULL || x->slot_item == NULL || x->ahead == NULL || x->copy_ns == NULL ||
-        x->move_ns == NULL || x->step_op == NULL || x->end_of == NULL || x->rec.steps == NULL ||
-        x->rec.item_ns == NULL || x->rec.moves == NULL || x->ev[0].queued == NULL ||
-        x->ev[1].queued == NULL)
+        x->move_ns[r] = calloc(n, sizeof *x->move_ns[r]);
+    }
+    if (x->slot_free == NULL || x->slot_item == NULL || x->ahead == NULL || x->ahead_slot == NULL ||
+        x->copy_ns == NULL || x->move_ns[0] == NULL || x->move_ns[1] == NULL ||
+        x->step_op == NULL || x->end_of == NULL || x->rec.steps == NULL || x->rec.item_ns == NULL ||
+        x->rec.moves == NULL || x->ev[0].queued == NULL || x->ev[1].queued == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "out of memory for the execution of %u items", x->n);
     for (uint32_t s = 0; s < x->n_slots; s++)
         x->slot_item[s] = -1;
@@ -126,6 +144,8 @@ int atsi_exec_open(const struct atsi_question *q, const struct atsi_exec_devices
     if (rc == ATSI_OK)
         rc = open_events(d, ATSI_DEVICE_ACCEL, 2 * x->n, &x->step_event, err);
     if (rc == ATSI_OK)
+        rc = open_events(d, ATSI_DEVICE_ACCEL, x->n_slots, &x->spare, err);
+    if (rc == ATSI_OK)
         rc = d->ops[ATSI_DEVICE_ACCEL]->event_open(d->be[ATSI_DEVICE_ACCEL], &x->result, err);
     if (rc == ATSI_OK)
         rc = d->ops[ATSI_DEVICE_HOST]->event_open(d->be[ATSI_DEVICE_HOST], &x->clock, err);
@@ -146,8 +166,10 @@ void atsi_exec_close(struct atsi_exec *x)
             close_events(&x->d, dev, x->n, x->ev[r].item[dev]);
         close_events(&x->d, ATSI_DEVICE_ACCEL, x->n, x->ev[r].move);
         free(x->ev[r].queued);
+        free(x->move_ns[r]);
     }
     close_events(&x->d, ATSI_DEVICE_ACCEL, 2 * x->n, x->step_event);
+    close_events(&x->d, ATSI_DEVICE_ACCEL, x->n_slots, x->spare);
     if (x->result != NULL)
         x->d.ops[ATSI_DEVICE_ACCEL]->event_close(x->result);
     if (x->clock != NULL)
@@ -155,10 +177,10 @@ void atsi_exec_close(struct atsi_exec *x)
     free(x->slot_free);
     free(x->slot_item);
     free(x->ahead);
+    free(x->ahead_slot);
     free(x->op_ns);
     free(x->op_item);
     free(x->copy_ns);
-    free(x->move_ns);
     free(x->step_op);
     free(x->end_of);
     free(x->rec.steps);
@@ -175,23 +197,37 @@ static uint64_t time_of(const struct atsi_exec *x, uint32_t device, const struct
 }
 
 /* ---------------------------------------------------------------- transfers */
-/* How long after its first event, or from now, the ids of the chosen experts are on the host. */
-static int routing_delay(struct walk *w, const struct atsi_move *m, uint64_t *ns_out)
+static int wait_for(struct walk *w, struct atsi_event *ev)
+{
+    return w->x->d.ops[ATSI_DEVICE_ACCEL]->event_wait(ev, SPIN_NS, w->err);
+}
+
+/* The slot a plan's number means in the round of `turn`. */
+static uint32_t slot_of(const struct walk *w, const struct atsi_move *m, uint32_t turn)
+{
+    uint32_t ahead = turn != w->x->turn ? w->plan->n_moves : 0;
+    return (m->slot + w->x->turned + ahead) % w->plan->n_slots;
+}
+
+/* How long the ids of the chosen experts still take to the host: after the event of a router on the
+ * accelerator (*delay), or from now when it ran on the host (*hold). */
+static int routing_delay(struct walk *w, const struct atsi_move *m, uint64_t *delay, uint64_t *hold)
 {
     struct atsi_exec *x = w->x;
-    uint64_t now = 0, done = 0;
+    uint64_t now = 0, ready;
     int rc;
-    *ns_out = 0;
+    *delay = *hold = 0;
     if (m->router < 0)
         return ATSI_OK;
-    *ns_out = x->q->p.routing_ns;
-    if (x->ev[x->turn].queued[m->router] == 1 + ATSI_DEVICE_ACCEL)
+    if (x->ev[x->turn].queued[m->router] == 1 + ATSI_DEVICE_ACCEL) {
+        *delay = x->q->p.routing_ns;
         return ATSI_OK;
+    }
     rc = atsi_exec_now(x, &now, w->err);
-    if (rc == ATSI_OK)
-        done = time_of(x, ATSI_DEVICE_HOST,
-                       x->ev[x->turn].item[ATSI_DEVICE_HOST][x->end_of[m->router]]);
-    *ns_out = done + *ns_out > now ? done + *ns_out - now : 0;
+    ready =
+        time_of(x, ATSI_DEVICE_HOST, x->ev[x->turn].item[ATSI_DEVICE_HOST][x->end_of[m->router]]) +
+        x->q->p.routing_ns;
+    *hold = ready > now ? ready - now : 0;
     return rc;
 }
 
@@ -204,32 +240,34 @@ static int issue(struct walk *w, const struct atsi_move *m, uint32_t turn, uint6
     struct atsi_event *wait[MAX_WAIT];
     struct atsi_copyv req = {.struct_size = sizeof req, .copy_ns = copy_ns};
     struct atsi_modelled modelled;
-    uint64_t delay = 0;
+    uint32_t slot = slot_of(w, m, turn);
+    uint64_t delay, hold;
     int rc;
-    if (x->slot_item[m->slot] >= 0 || (m->router >= 0 && ev->queued[m->router] == 0) ||
+    if (x->slot_item[slot] >= 0 || (m->router >= 0 && ev->queued[m->router] == 0) ||
         (m->after >= 0 && ev->queued[m->after] == 0))
         return 0;
     req.wait = wait;
     req.signal = ev->move[m->item];
-    rc = routing_delay(w, m, &delay);
+    rc = routing_delay(w, m, &delay, &hold);
     if (m->router >= 0 && ev->queued[m->router] == 1 + ATSI_DEVICE_ACCEL)
         wait[req.n_wait++] = ev->item[ATSI_DEVICE_ACCEL][m->router]; /* first: its delay counts */
     if (m->after >= 0 && ev->queued[m->after] == 1 + ATSI_DEVICE_ACCEL)
         wait[req.n_wait++] = ev->item[ATSI_DEVICE_ACCEL][m->after];
-    if (x->slot_free[m->slot] != NULL)
-        wait[req.n_wait++] = x->slot_free[m->slot];
+    if (x->slot_free[slot] != NULL)
+        wait[req.n_wait++] = x->slot_free[slot];
     if (rc == ATSI_OK)
-        rc = w->src->move(w->src->ctx, m->item, m->slot, &req);
+        rc = w->src->move(w->src->ctx, m->item, slot, &req);
     if (rc == ATSI_OK && req.modelled != NULL) {
         modelled = *req.modelled;
         modelled.delay_ns = delay;
+        modelled.hold_ns = hold;
         req.modelled = &modelled;
     }
     if (rc == ATSI_OK)
         rc = x->d.tx_ops->copyv(x->d.tx, x->d.copy_engine, NULL, &req, w->err);
     if (rc != ATSI_OK)
         return rc;
-    x->slot_item[m->slot] = (int32_t)m->item;
+    x->slot_item[slot] = (int32_t)m->item;
     return 1;
 }
 
@@ -240,15 +278,16 @@ static int issue_all(struct walk *w)
     int rc = 1;
     while (rc == 1 && w->next_move < w->plan->n_moves) {
         uint32_t k = w->next_move;
-        rc = issue(w, &w->plan->moves[k], x->turn, &x->move_ns[k]);
+        rc = issue(w, &w->plan->moves[k], x->turn, &x->move_ns[x->turn][k]);
         w->next_move += rc == 1;
     }
     while (rc == 1 && w->keeps && x->n_ahead < w->plan->n_moves) {
-        struct ahead *a = &x->ahead[x->n_ahead];
-        a->move = w->plan->moves[x->n_ahead];
-        if (a->move.router >= 0 || a->move.after >= 0)
+        struct atsi_move *a = &x->ahead[x->n_ahead];
+        *a = w->plan->moves[x->n_ahead];
+        if (a->router >= 0 || a->after >= 0)
             break;
-        rc = issue(w, &a->move, x->turn ^ 1U, &a->copy_ns);
+        x->ahead_slot[x->n_ahead] = slot_of(w, a, x->turn ^ 1U);
+        rc = issue(w, a, x->turn ^ 1U, &x->move_ns[x->turn ^ 1U][x->n_ahead]);
         x->n_ahead += rc == 1;
     }
     return rc < 0 ? rc : ATSI_OK;
@@ -260,34 +299,41 @@ static bool same_move(const struct atsi_move *a, const struct atsi_move *b)
            a->after == b->after;
 }
 
-/* At the start of a round: what was issued ahead is this plan's beginning, or is dropped; a dropped
- * transfer goes on, and its slot is free when it is over. */
-static void adopt(struct walk *w)
+/* A transfer issued ahead that the new plan does not begin with: it goes on, its slot is free when
+ * it is over.  Its event gets a place of its own, since the item's may be needed again at once. */
+static int drop(struct walk *w, const struct atsi_move *m, uint32_t slot)
+{
+    struct atsi_exec *x = w->x;
+    struct atsi_event **of_item = &x->ev[x->turn].move[m->item], **spare = &x->spare[slot];
+    struct atsi_event *under_way = *of_item;
+    int rc = ATSI_OK;
+    if (x->slot_item[slot] != (int32_t)m->item)
+        return ATSI_OK;
+    if (x->slot_free[slot] == *spare) /* dropped twice in a row: the first must be over */
+        rc = wait_for(w, *spare);
+    *of_item = *spare;
+    *spare = under_way;
+    x->slot_item[slot] = -1;
+    x->slot_free[slot] = under_way;
+    return rc;
+}
+
+/* At the start of a round: what was issued ahead is this plan's beginning, or is dropped. */
+static int adopt(struct walk *w)
 {
     struct atsi_exec *x = w->x;
     uint32_t k = 0;
-    while (k < x->n_ahead && k < w->plan->n_moves &&
-           same_move(&x->ahead[k].move, &w->plan->moves[k]))
+    int rc = ATSI_OK;
+    while (k < x->n_ahead && k < w->plan->n_moves && same_move(&x->ahead[k], &w->plan->moves[k]))
         k++;
     w->next_move = k;
-    for (uint32_t i = 0; i < x->n_ahead; i++) {
-        const struct atsi_move *m = &x->ahead[i].move;
-        if (i < k) {
-            x->move_ns[i] = x->ahead[i].copy_ns;
-        } else if (x->slot_item[m->slot] == (int32_t)m->item) {
-            x->slot_item[m->slot] = -1;
-            x->slot_free[m->slot] = x->ev[x->turn].move[m->item];
-        }
-    }
+    for (uint32_t i = k; i < x->n_ahead && rc == ATSI_OK; i++)
+        rc = drop(w, &x->ahead[i], x->ahead_slot[i]);
     x->n_ahead = 0;
+    return rc;
 }
 
 /* ---------------------------------------------------------------- steps */
-static int wait_for(struct walk *w, struct atsi_event *ev)
-{
-    return w->x->d.ops[ATSI_DEVICE_ACCEL]->event_wait(ev, SPIN_NS, w->err);
-}
-
 static int copy_step(struct walk *w, uint32_t s)
 {
     struct atsi_exec *x = w->x;
@@ -346,7 +392,7 @@ static int run_step(struct walk *w, uint32_t s)
     for (uint32_t i = step->first; i <= last && rc == ATSI_OK; i++)
         ev->queued[i] = (unsigned char)(1 + step->device);
     if (rc == ATSI_OK && step->transfer >= 0) { /* the slot is free when this split is over */
-        uint32_t slot = w->plan->moves[step->transfer].slot;
+        uint32_t slot = slot_of(w, &w->plan->moves[step->transfer], x->turn);
         x->slot_free[slot] = ev->item[ATSI_DEVICE_ACCEL][last];
         x->slot_item[slot] = -1;
     }
@@ -434,7 +480,8 @@ static void record(struct walk *w)
         record_step(w, s);
     for (uint32_t k = 0; k < w->plan->n_moves; k++) {
         uint64_t end = time_of(x, ATSI_DEVICE_ACCEL, x->ev[x->turn].move[w->plan->moves[k].item]);
-        x->rec.moves[k] = (struct atsi_span){end > x->move_ns[k] ? end - x->move_ns[k] : 0, end};
+        uint64_t took = x->move_ns[x->turn][k];
+        x->rec.moves[k] = (struct atsi_span){end > took ? end - took : 0, end};
     }
 }
 
@@ -459,8 +506,9 @@ int atsi_exec_round(struct atsi_exec *x, const struct atsi_plan *plan,
     struct walk w = {.x = x, .plan = plan, .src = src, .keeps = keeps, .err = err};
     int rc;
     memset(x->ev[x->turn].queued, 0, x->n);
-    adopt(&w);
-    rc = count_ops(&w);
+    rc = adopt(&w);
+    if (rc == ATSI_OK)
+        rc = count_ops(&w);
     if (rc == ATSI_OK)
         rc = atsi_exec_now(x, &x->rec.round.start_ns, err);
     if (rc == ATSI_OK)
@@ -476,6 +524,8 @@ int atsi_exec_round(struct atsi_exec *x, const struct atsi_plan *plan,
             x->d.ops[ATSI_DEVICE_ACCEL]->event_query(x->slot_free[s]) == 1)
             x->slot_free[s] = NULL;
     x->turn ^= 1U;
+    if (plan->n_slots > 0)
+        x->turned = (x->turned + plan->n_moves) % plan->n_slots;
     *rec = &x->rec;
     return ATSI_OK;
 }

@@ -50,6 +50,9 @@ struct atsi_record {
     struct atsi_span *moves;   /* [n_moves] */
 };
 
+/* Finds the two channels by name.  ATSI_ENOTSUP: the transfer engine lacks one. */
+int atsi_exec_channels(struct atsi_exec_devices *d, struct atsi_err *err);
+
 struct atsi_exec;
 
 int atsi_exec_open(const struct atsi_question *q, const struct atsi_exec_devices *d,

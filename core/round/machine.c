@@ -94,6 +94,11 @@ static void contended(const struct atsi_machine *m, const struct atsi_conditions
     cpu->contended_run = cpu->contended_copy = (uint32_t)lround(1000.0 * speed);
 }
 
+static bool is_cached(const struct atsi_work *w)
+{
+    return w->kind == ATSI_WORK_ATTENTION || w->kind == ATSI_WORK_RECURRENT;
+}
+
 static void one_cost(const struct atsi_machine *m, const struct atsi_work *w, bool can_promote,
                      uint32_t rate, const struct atsi_conditions *c, struct atsi_item_cost *cpu,
                      struct atsi_item_cost *gpu)
@@ -104,7 +109,7 @@ static void one_cost(const struct atsi_machine *m, const struct atsi_work *w, bo
     atsi_work_demand(w, c->tokens, c->ctx, c->ctx_max, &d);
     if (w->kind == ATSI_WORK_EXPERTS && c->tokens > 1)
         gflops *= m->gpu_moe_eff;
-    if (w->kind == ATSI_WORK_ATTENTION || w->kind == ATSI_WORK_RECURRENT)
+    if (is_cached(w))
         gflops *= 0.5;
     tc = fmax(d.touched_bytes / gbs, d.flops / m->cpu_gflops[rate]) + m->cpu_op_us * us;
     tg = fmax(d.touched_bytes / m->gpu_gbs, d.flops / gflops) + m->gpu_op_us * us;
@@ -121,8 +126,12 @@ static void one_cost(const struct atsi_machine *m, const struct atsi_work *w, bo
                                 .in_copy_ns = ns(d.in_bytes / m->pcie_gbs),
                                 .contended_run = 1000,
                                 .contended_copy = 1000};
-    if (can_promote)
-        gpu->transfer_ns = ns((d.touched_bytes / m->pcie_gbs + m->xfer_us * us) * c->load_pcie);
+    /* Blocking systems copy every weight, and the cache with it, in pageable copies for a prompt.
+     */
+    if (can_promote || (c->blocking && c->tokens > 1 && is_cached(w)))
+        gpu->transfer_ns =
+            ns((d.touched_bytes / m->pcie_gbs + m->xfer_us * us) * c->load_pcie *
+               (c->blocking && m->base_copy_gbs > 0 ? m->pcie_gbs / m->base_copy_gbs : 1));
     contended(m, c, &d, tc, cpu);
 }
 

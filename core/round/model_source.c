@@ -24,7 +24,8 @@ static int run(void *ctx, uint32_t device, uint32_t first, uint32_t n, bool afte
                const struct atsi_op *const **ops, uint32_t *n_ops)
 {
     struct atsi_model_source *s = ctx;
-    s->time[device][first].lead_ns = after_transfer ? s->q->p.split_ns : 0;
+    for (uint32_t i = first; i < first + n; i++)
+        s->time[device][i].lead_ns = i == first && after_transfer ? s->q->p.split_ns : 0;
     *ops = s->ptr[device] + first;
     *n_ops = n;
     return ATSI_OK;

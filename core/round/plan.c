@@ -157,6 +157,7 @@ void atsi_plan_build(struct atsi_plan *p, const struct atsi_question *q, const i
     bool open = false; /* the last step is a run that may grow */
     (void)placed;
     p->n_steps = 0;
+    p->n_slots = q->slot_depth[phase];
     list_moves(p, q, s, phase);
     memset(p->have, 0, it->n_edges);
     for (uint32_t i = 0; i < it->n; i++) {

@@ -50,6 +50,7 @@ struct atsi_plan {
     uint32_t n_steps, n_moves, room_steps, room_moves;
     struct atsi_step *steps;
     struct atsi_move *moves; /* in order of transfer */
+    uint32_t n_slots;        /* temporary slots in this phase */
     uint8_t last_device;
     uint8_t *cut;       /* [n] scratch: a split ends behind this item */
     int32_t *move_of;   /* [n] index of an item's transfer, -1: none */

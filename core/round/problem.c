@@ -7,6 +7,7 @@
 
 #include "core/memory.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,21 @@ static void size_slots(struct atsi_question *q, const struct atsi_question_param
     if (slot > 0) {
         uint64_t n = p->temp_bytes / slot;
         q->slot_depth[phase] = n < p->max_slots ? (uint32_t)n : p->max_slots;
+    }
+}
+
+/* What contention was modelled from: bytes per item, and the rate of the link. */
+static void note_traffic(struct atsi_question *q, const struct atsi_question_params *p, int phase)
+{
+    const struct atsi_item_cost *gpu = q->cost[phase] + q->items->n;
+    double most = 0;
+    for (uint32_t i = 0; i < q->items->n; i++) {
+        double bytes = (double)touched(q->items, i, &p->phase[phase]);
+        q->touched[phase][i] = bytes;
+        if (gpu[i].transfer_ns > 0 && bytes > most) {
+            most = bytes;
+            q->link[phase] = bytes / (double)gpu[i].transfer_ns;
+        }
     }
 }
 
@@ -80,7 +96,8 @@ static void fill_problem(struct atsi_question *q, const struct atsi_machine *m,
                                  .split_ns = (uint64_t)(m->evt_us * us),
                                  .routing_ns = (uint64_t)(m->rlat_us * us),
                                  .result_ns = atsi_machine_result_ns(m, p->n_vocab, d->blocking),
-                                 .gap_ns = (uint64_t)(m->gap_us * us)};
+                                 .gap_ns = (uint64_t)(m->gap_us * us),
+                                 .prefill_tokens = p->phase[ATSI_PHASE_PREFILL].tokens};
 }
 
 static struct atsi_question *new_question(struct atsi_items *it)
@@ -92,7 +109,8 @@ static struct atsi_question *new_question(struct atsi_items *it)
     for (int f = 0; f < 2; f++) {
         q->cost[f] = calloc((size_t)ATSI_N_DEVICES * it->n + 1, sizeof *q->cost[f]);
         q->now[f] = calloc((size_t)ATSI_N_DEVICES * it->n + 1, sizeof *q->now[f]);
-        if (q->cost[f] == NULL || q->now[f] == NULL) {
+        q->touched[f] = calloc((size_t)it->n + 1, sizeof *q->touched[f]);
+        if (q->cost[f] == NULL || q->now[f] == NULL || q->touched[f] == NULL) {
             atsi_question_free(q);
             return NULL;
         }
@@ -112,6 +130,7 @@ int atsi_question_model(struct atsi_items *it, const struct atsi_machine *m,
     for (int f = 0; f < 2; f++) {
         atsi_machine_costs(m, it, &p->phase[f], q->cost[f], q->cost[f] + it->n);
         size_slots(q, p, f);
+        note_traffic(q, p, f);
     }
     size_items(q, p);
     fill_problem(q, m, p);
@@ -127,6 +146,7 @@ void atsi_question_free(struct atsi_question *q)
     for (int f = 0; f < 2; f++) {
         free(q->cost[f]);
         free(q->now[f]);
+        free(q->touched[f]);
     }
     free(q->scratch);
     free(q);
@@ -137,12 +157,29 @@ static uint64_t scaled(uint64_t ns, uint32_t per_mille)
     return (ns * per_mille + 500) / 1000;
 }
 
+/* Both sides asked for want = demand + link and got a share D / want of it; the same D is shared by
+ * what they ask for now. */
+static uint32_t contention_now(const struct atsi_question *q, int phase, uint32_t i,
+                               const struct atsi_item_cost *c, const uint32_t *slowdown)
+{
+    double share = (double)c->contended_run / 1000.0, link = q->link[phase];
+    double demand = q->touched[phase][i] / (double)(c->run_ns > 0 ? c->run_ns : 1), now;
+    if (c->contended_run >= 1000)
+        return c->contended_run;
+    now = demand * 1000.0 / (double)slowdown[ATSI_CLASS_CPU] +
+          link * 1000.0 / (double)slowdown[ATSI_CLASS_XFER];
+    share *= (demand + link) / now;
+    return share < 1 ? (uint32_t)lround(1000.0 * share) : 1000;
+}
+
 void atsi_question_slow(struct atsi_question *q, const uint32_t slowdown[ATSI_N_CLASSES])
 {
     uint32_t n = q->items->n;
     for (int f = 0; f < 2; f++)
         for (uint32_t k = 0; k < ATSI_N_DEVICES * n; k++) {
             struct atsi_item_cost c = q->cost[f][k];
+            if (k < n)
+                c.contended_run = c.contended_copy = contention_now(q, f, k, &c, slowdown);
             c.run_ns = scaled(c.run_ns, slowdown[k < n ? ATSI_CLASS_CPU : ATSI_CLASS_GPU]);
             c.in_ns = scaled(c.in_ns, slowdown[ATSI_CLASS_ACT]);
             c.transfer_ns = scaled(c.transfer_ns, slowdown[ATSI_CLASS_XFER]);

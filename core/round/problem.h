@@ -16,6 +16,8 @@ struct atsi_question {
     struct atsi_items *items;       /* [borrowed] */
     struct atsi_item_cost *cost[2]; /* [phase]: [n_devices * n], as measured or modelled: speed 1 */
     struct atsi_item_cost *now[2];  /* [phase]: the same times the slowdowns in force */
+    double *touched[2];             /* [phase]: [n] bytes an item reads in a round */
+    double link[2];                 /* [phase]: bytes per ns of the largest transfer */
     uint64_t budget[ATSI_N_DEVICES];
     uint32_t slot_depth[2]; /* one class */
     uint64_t slot_bytes[2];
@@ -47,8 +49,12 @@ enum atsi_cost_class {
     ATSI_N_CLASSES
 };
 
-/* Scales q->now by slowdowns in per mille of the profile's times. */
+/* Scales q->now by slowdowns in per mille of the profile's times, and the contention with them: a
+ * slower reader leaves the other one more of the DRAM. */
 void atsi_question_slow(struct atsi_question *q, const uint32_t slowdown[ATSI_N_CLASSES]);
+/* No plan of whole weights on this placement is faster in steady state. */
+int atsi_question_bound(struct atsi_question *q, uint32_t phase, const int32_t *placed,
+                        int64_t *ns_out, struct atsi_err *err);
 /* Scratch for a policy; grown when needed.  ATSI_ENOMEM. */
 int atsi_question_scratch(struct atsi_question *q, size_t bytes, struct atsi_err *err);
 

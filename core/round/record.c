@@ -35,12 +35,13 @@ static void host_step(struct sums *t, double *move_lost, const struct atsi_quest
     uint64_t at = rec->steps[s].start_ns;
     for (uint32_t i = step->first; i < step->first + step->n; i++) {
         const struct atsi_item_cost *c = cost_of(q, phase, ATSI_DEVICE_HOST, i);
+        const struct atsi_item_cost *now = &q->now[phase][i];
         struct atsi_span span = {at, at + rec->item_ns[i]};
         double seen = (double)rec->item_ns[i];
         for (uint32_t k = 0; k < rec->n_moves; k++) {
             double shared = overlap(span, rec->moves[k]);
-            seen -= shared * (1.0 - (double)c->contended_run / 1000.0);
-            move_lost[k] += shared * (1.0 - (double)c->contended_copy / 1000.0);
+            seen -= shared * (1.0 - (double)now->contended_run / 1000.0);
+            move_lost[k] += shared * (1.0 - (double)now->contended_copy / 1000.0);
         }
         t->seen[ATSI_CLASS_CPU] += seen;
         t->profile[ATSI_CLASS_CPU] += (double)c->run_ns;

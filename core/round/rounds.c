@@ -250,9 +250,11 @@ int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uin
     *out = (struct atsi_round_result){0};
     if (rc != ATSI_OK)
         return rc;
+    if (r->p.frozen)
+        memset(&r->recorder, 0, sizeof r->recorder);
     atsi_recorder_now(&r->recorder, a.now);
     atsi_question_slow(r->q, a.now);
-    if (new_schedule(r, &a, &out->schedule_ns)) {
+    if (!(r->p.frozen && ph->planned) && new_schedule(r, &a, &out->schedule_ns)) {
         start = wall_ns();
         adopt(r, &a);
         out->plan_ns = wall_ns() - start;

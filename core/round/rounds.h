@@ -17,8 +17,9 @@ struct atsi_policy_use {
 
 struct atsi_rounds_params {
     struct atsi_policy_use place, schedule, fallback; /* fallback.ops may be NULL */
-    uint64_t time_limit_ns;                   /* of one answer, on the wall clock; 0: none */
-    bool dynamic;                             /* false: nothing is promoted */
+    uint64_t time_limit_ns; /* of one answer, on the wall clock; 0: none */
+    bool dynamic;           /* false: nothing is promoted */
+    bool frozen;            /* the first schedule of a phase stays, whatever is measured */
     void (*say)(void *ctx, const char *text); /* refusals; may be NULL */
     void *say_ctx;
 };

@@ -170,7 +170,8 @@ struct atsi_modelled {
     uint32_t contended_run, contended_copy;
     uint64_t run_ns;   /* undisturbed */
     uint64_t lead_ns;  /* spent before it waits for events, in an operation's queue */
-    uint64_t delay_ns; /* until a copy may start: from its first event, or from when it is queued */
+    uint64_t delay_ns; /* from a copy's first event until it may start */
+    uint64_t hold_ns;  /* and from when it was queued */
 };
 
 #define ATSI_OP_EXACT 1u /* keep activations in f32 whatever the weight's type asks for */

@@ -79,6 +79,8 @@ struct atsi_problem {
     uint64_t result_ns;  /* the round's result to the host, when it ends elsewhere */
     uint64_t gap_ns;     /* host time between two rounds */
     void *scratch; /* [borrowed for the call]  scratch_bytes(n_items) bytes, 64-byte aligned */
+    uint32_t prefill_tokens; /* of the round that `prefill` prices; 0: mix_prompt */
+    uint32_t reserved;
 };
 
 struct atsi_placement {

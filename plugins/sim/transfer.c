@@ -55,8 +55,11 @@ static int channels(const struct atsi_transfer *tx, const struct atsi_channel *c
 static int copyv(struct atsi_transfer *tx, uint32_t channel, struct atsi_queue *q,
                  const struct atsi_copyv *req, struct atsi_err *err)
 {
-    struct sim_task t = {
-        .load = SIM_LOAD_PCIE, .wait = req->wait, .n_wait = req->n_wait, .signal = req->signal};
+    struct sim_task t = {.load = SIM_LOAD_PCIE,
+                         .wait = req->wait,
+                         .n_wait = req->n_wait,
+                         .signal = req->signal,
+                         .took_ns = req->copy_ns};
     if (channel >= N_CHANNELS || (channel == COPY_KERNEL) != (q != NULL))
         return atsi_fail(err, ATSI_EINVAL,
                          "sim: channel %u with%s a queue: copy kernels need one, the engine none",

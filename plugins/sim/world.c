@@ -104,7 +104,7 @@ double sim_world_now(const struct sim_world *w)
 /* When the head of a lane may start its run, given what has fired; INFINITY: not known yet. */
 static double eligible_at(const struct node *n)
 {
-    double at = n->t.n_wait == 0 ? n->queued + (double)n->t.m.delay_ns : 0;
+    double at = n->queued + (double)n->t.m.hold_ns;
     for (uint32_t i = 0; i < n->t.n_wait; i++) {
         if (!n->wait[i]->fired)
             return INFINITY;
@@ -235,6 +235,8 @@ static int check_events(const struct sim_world *w, const struct sim_task *t, str
         if (t->wait[i]->world != w || (!t->wait[i]->fired && !t->wait[i]->pending))
             return atsi_fail(err, ATSI_EINVAL,
                              "sim: work waits for an event that nothing queued before it signals");
+    if (t->signal != NULL && (t->signal->world != w || t->signal->pending))
+        return atsi_fail(err, ATSI_EINVAL, "sim: work signals an event that is in use");
     return ATSI_OK;
 }
 

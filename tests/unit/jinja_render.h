@@ -21,7 +21,7 @@ void jinja_rows(const struct jinja_row *rows, size_t n);
 
 /* The template fails to open or to render, with this status, and the message contains `words`. */
 void jinja_fails(const char *source, int status, const char *words);
-/* The template renders to this text (checked), in an arena that may be of any size. */
+/* The template renders to this text. */
 void jinja_gives(const char *source, const char *text);
 
 #endif

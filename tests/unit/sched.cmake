@@ -15,3 +15,12 @@ target_link_libraries(test_sched_vectors PRIVATE atsi_sched PkgConfig::JANSSON m
 atsinfer_test(test_sched_command test_sched_command.c scratch.c)
 target_link_libraries(test_sched_command PRIVATE PkgConfig::JANSSON)
 add_dependencies(test_sched_command atsinfer_cli)
+
+# The policies, as plugins, under the core's checks
+foreach(name policies policy_rounds)
+  atsinfer_test(test_${name} test_${name}.c policy_case.c $<TARGET_OBJECTS:sched_cases>)
+  target_link_libraries(test_${name} PRIVATE atsi_core Threads::Threads ${CMAKE_DL_LIBS} m)
+  add_dependencies(test_${name} policy_dp policy_static)
+endforeach()
+target_sources(test_policies PRIVATE ${PROJECT_SOURCE_DIR}/cli/policy_instance.c)
+target_link_libraries(test_policies PRIVATE PkgConfig::JANSSON)

@@ -7,6 +7,7 @@
 
 #include "atsinfer/atsinfer.h"
 #include "atsinfer/policy.h"
+#include "atsinfer/simulate.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -79,6 +79,8 @@ static void test_unsupported(void **state)
         {"{{ 99999999999999999999 }}", ATSI_ENOTSUP, "integers beyond 64 bits"},
         {"{{ '99999999999999999999'|int }}", ATSI_ENOTSUP, "integers beyond 64 bits"},
         {"{{ 1e30|int }}", ATSI_ENOTSUP, "integers beyond 64 bits"},
+        {"{{ -3 ** n }}", ATSI_ENOTSUP, "a signed number before **"},
+        {"{{ d.keys() - d.keys() }}", ATSI_ENOTSUP, "- with keys()"},
         {"{{ (-1) ** 0.5 }}", ATSI_ENOTSUP, "complex numbers"},
         {"{{ s.upper }}", ATSI_ENOTSUP, "printing a method"},
         {"{{ l|map('string') }}", ATSI_ENOTSUP, "printing a generator"},

@@ -16,6 +16,7 @@
 #include "sched/place.h"
 #include "sched/resched.h"
 #include "sched/sort.h"
+#include "sched/spread.h"
 #include "sched/timeline.h"
 
 static struct sched_case c, f;
@@ -193,6 +194,65 @@ static void test_bound_by_hand(void **state)
     free(scratch);
 }
 
+/* ---- choosing among equals ---- */
+
+static void test_spread_keeps_sums(void **state)
+{
+    uint64_t st = 12;
+    (void)state;
+    for (int k = 0; k < 200; k++) {
+        void *scratch = case_scratch(sched_spread_scratch(60));
+        struct sched_spread sp;
+        uint8_t old[60], side[60];
+        case_plain(&c, 60);
+        for (uint32_t i = 0; i < 60; i++) { /* layers of four or five, one operator outside */
+            uint32_t layer = i * 2 / 9;
+            c.op[i].layer = i == 30 ? -1 : (int32_t)layer;
+            c.op[i].s = i > 0 && c.op[i - 1].layer == c.op[i].layer ? c.op[i - 1].s + 3 : 1;
+            c.op[i].pinned = i == 20 ? SCHED_GPU : -1;
+            old[i] = i == 20 || case_range(&st, 0, 1);
+        }
+        sched_spread_init(&c.ch, &c.ch, scratch, &sp);
+        for (int how = 0; how < SCHED_SPREADS; how++) {
+            int64_t bytes = 0;
+            memcpy(side, old, 60);
+            sched_spread_apply(&sp, (enum sched_spread_how)how, side);
+            for (uint32_t i = 0; i < 60; i++)
+                bytes += (side[i] - old[i]) * c.op[i].s;
+            assert_int_equal(bytes, 0);
+            assert_int_equal(side[20], SCHED_GPU);
+            assert_int_equal(side[30], old[30]);
+        }
+        free(scratch);
+    }
+}
+
+/* Eight equal layers of two operators, the last four on the GPU: afterwards no three in a row. */
+static void test_spread_spreads(void **state)
+{
+    void *scratch = case_scratch(sched_spread_scratch(16));
+    struct sched_spread sp;
+    (void)state;
+    case_plain(&c, 16);
+    for (uint32_t i = 0; i < 16; i++) {
+        c.op[i].layer = (int32_t)(i / 2);
+        c.op[i].s = 1 + i % 2;
+        b[i] = i >= 8;
+    }
+    sched_spread_init(&c.ch, &c.ch, scratch, &sp);
+    sched_spread_apply(&sp, SCHED_SPREAD_LAYERS, b);
+    for (uint32_t l = 0; l < 8; l++) {
+        assert_int_equal(b[2 * l], b[2 * l + 1]); /* layers stay whole */
+        if (l > 1)
+            assert_false(b[2 * l] == b[2 * l - 2] && b[2 * l] == b[2 * l - 4]);
+    }
+    for (uint32_t i = 0; i < 16; i++)
+        b[i] = i >= 8;
+    sched_spread_apply(&sp, SCHED_SPREAD_IN_STEP, b);
+    placed("1100110011001100");
+    free(scratch);
+}
+
 /* ---- placement for both phases ---- */
 
 /* A model of `n / 4` layers: attention, two weights, and one that may not be streamed. */
@@ -339,12 +399,20 @@ static void test_pays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_layer),       cmocka_unit_test(test_by_expert),
-        cmocka_unit_test(test_by_density),     cmocka_unit_test(test_pins),
-        cmocka_unit_test(test_budget_is_kept), cmocka_unit_test(test_sort),
-        cmocka_unit_test(test_bound),          cmocka_unit_test(test_bound_by_hand),
-        cmocka_unit_test(test_coplace),        cmocka_unit_test(test_coplace_edges),
-        cmocka_unit_test(test_resched),        cmocka_unit_test(test_pays),
+        cmocka_unit_test(test_by_layer),
+        cmocka_unit_test(test_by_expert),
+        cmocka_unit_test(test_by_density),
+        cmocka_unit_test(test_pins),
+        cmocka_unit_test(test_budget_is_kept),
+        cmocka_unit_test(test_sort),
+        cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_bound_by_hand),
+        cmocka_unit_test(test_spread_keeps_sums),
+        cmocka_unit_test(test_spread_spreads),
+        cmocka_unit_test(test_coplace),
+        cmocka_unit_test(test_coplace_edges),
+        cmocka_unit_test(test_resched),
+        cmocka_unit_test(test_pays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,3 +34,7 @@ atsinfer_test(test_chat_template test_chat_template.c)
 target_link_libraries(test_chat_template PRIVATE atsi_text Threads::Threads)
 target_link_options(test_chat_template PRIVATE -Wl,--wrap=malloc -Wl,--wrap=calloc
   -Wl,--wrap=realloc)
+
+# The command `template`
+atsinfer_test(test_template_cli test_template_cli.c gguf_writer.c scratch.c)
+add_dependencies(test_template_cli atsinfer_cli gguf)

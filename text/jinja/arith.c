@@ -22,6 +22,9 @@ static struct atsi_jv bad_operands(struct atsi_jr *r, char op, struct atsi_jv a,
     char one[2] = {op, '\0'};
     if (a.type == ATSI_J_UNDEF || b.type == ATSI_J_UNDEF)
         return atsi_jv_undefined_error(r, a.type == ATSI_J_UNDEF ? a : b);
+    if (a.type == ATSI_J_VIEW || b.type == ATSI_J_VIEW)
+        return atsi_jr_notsup(r, "%s with keys(), values() or items() is not supported",
+                              name != NULL ? name : one);
     return atsi_jr_error(r, "unsupported operand type(s) for %s: '%s' and '%s'",
                          name != NULL ? name : one, atsi_jv_type_name(a), atsi_jv_type_name(b));
 }

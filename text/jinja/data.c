@@ -274,14 +274,15 @@ struct atsi_jv atsi_jrange_new(struct atsi_jr *r, int64_t start, int64_t stop, i
 {
     struct atsi_jrange *g;
     struct atsi_jv v = atsi_jv_of(ATSI_J_RANGE);
-    uint64_t span = 0, stride, n;
+    uint64_t span = 0, stride = (uint64_t)step, n;
     if (step == 0)
         return atsi_jr_error(r, "range() arg 3 must not be zero");
-    stride = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
-    if (step > 0 && stop > start)
+    if (step < 0) {
+        stride = 0 - stride;
+        span = start > stop ? (uint64_t)start - (uint64_t)stop : 0;
+    } else if (stop > start) {
         span = (uint64_t)stop - (uint64_t)start;
-    else if (step < 0 && start > stop)
-        span = (uint64_t)start - (uint64_t)stop;
+    }
     n = span / stride + (span % stride != 0);
     if (n > ATSI_JMAX_RANGE)
         return atsi_jr_error(r, "range() of more than %d items", ATSI_JMAX_RANGE);

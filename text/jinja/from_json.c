@@ -16,10 +16,11 @@ static struct atsi_jv list_of(struct atsi_jr *r, const json_t *json)
 
 static struct atsi_jv dict_of(struct atsi_jr *r, const json_t *json)
 {
+    struct atsi_jdict *d = atsi_jdict_new(r, json_object_size(json));
+    json_t *o;
     /* Walking through an object writes nothing to it, but jansson asks for one that is not const.
      */
-    json_t *o = (json_t *)(uintptr_t)json;
-    struct atsi_jdict *d = atsi_jdict_new(r, json_object_size(json));
+    memcpy(&o, &json, sizeof(json_t *));
     for (void *it = json_object_iter(o); d != NULL && it != NULL;
          it = json_object_iter_next(o, it)) {
         const char *key = json_object_iter_key(it);

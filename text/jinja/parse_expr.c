@@ -41,12 +41,30 @@ static bool at_one_of(const struct atsi_jparser *p, const char *ops)
     return p->t->kind == ATSI_JT_OP && strchr(ops, p->t->op) != NULL;
 }
 
+static bool is_constant(const struct atsi_jnode *n)
+{
+    return n->kind == ATSI_JN_CONST || (n->kind == ATSI_JN_SIGN && n->a->kind == ATSI_JN_CONST);
+}
+
+/* -3 ** n: Jinja2 writes the constant into Python source, where it becomes -(3 ** n); with two
+ * constants it computes (-3) ** 2.  Nobody means that. */
+static bool is_ambiguous(const struct atsi_jnode *left, const struct atsi_jnode *right)
+{
+    return left->kind == ATSI_JN_SIGN && is_constant(left) && right != NULL && !is_constant(right);
+}
+
 static struct atsi_jnode *parse_pow(struct atsi_jparser *p)
 {
-    struct atsi_jnode *left = parse_unary(p, true);
+    struct atsi_jnode *left = parse_unary(p, true), *right;
     while (left != NULL && at_one_of(p, "P")) {
         uint32_t line = atsi_jparse_next(p)->line;
-        left = binary(p, ATSI_JN_BINARY, 'P', left, parse_unary(p, true), line);
+        right = parse_unary(p, true);
+        if (is_ambiguous(left, right)) {
+            p->r->line = line;
+            (void)atsi_jr_notsup(p->r, "a signed number before ** is not supported");
+            return NULL;
+        }
+        left = binary(p, ATSI_JN_BINARY, 'P', left, right, line);
     }
     return left;
 }

@@ -169,7 +169,7 @@ static bool reserve(struct atsi_jbuf *b, size_t more)
         b->bad = true;
         return false;
     }
-    if (b->n > 0)
+    if (b->p != NULL)
         memcpy(p, b->p, b->n);
     b->p = p;
     b->cap = cap;

@@ -86,7 +86,7 @@ static int iso_week(const struct tm *t, int *year_out)
 
 static void several(const struct field *f, const char *directives, const struct tm *t);
 
-/* One directive; false when it is not known. */
+/* One directive, a case for each; false when it is not known. */
 static bool directive(const struct field *f, char d, const struct tm *t)
 {
     int year = t->tm_year + 1900;

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `atsinfer simulate`: a request on a modelled machine, under several policies side by side.  Each
+ * policy gets a runtime of its own, so that its settings are those of the command line.
+ */
+#include "cli/simulate.h"
+
+#include "cli/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *machine, *model, *policies, *format, *vram, *load;
+static int64_t prefill, decode = 128, chunk, ctx = -1, rounds = 3, slots = 8;
+static bool sustained, no_contention, frozen, told;
+
+static const struct cli_option options[] = {
+    {.name = "--machine",
+     .arg = "FILE",
+     .help = "machine profile (ini); see docs/scheduling.md",
+     .text = &machine},
+    {.name = "--shape",
+     .arg = "FILE",
+     .help = "model shape (ini) instead of -m: a model nobody has at hand",
+     .text = &model},
+    {.name = "--policy",
+     .arg = "A,B,...",
+     .help = "policies to compare: layer, expert, stream, density, alg1, paper, paper-literal, "
+             "repaired, backlog, backlog-co, or PLUGIN[:MODE]; each with /static or /sync",
+     .text = &policies},
+    {.name = "--prefill",
+     .arg = "N",
+     .help = "tokens of the prompt, 0: 2048",
+     .integer = &prefill,
+     .min = 0,
+     .max = 1e7},
+    {.name = "--decode",
+     .arg = "N",
+     .help = "tokens generated",
+     .integer = &decode,
+     .min = 1,
+     .max = 1e7},
+    {.name = "--round",
+     .arg = "N",
+     .help = "tokens of a prefill round, 0: the machine's",
+     .integer = &chunk,
+     .min = 0,
+     .max = 65536},
+    {.name = "--at",
+     .arg = "N",
+     .help = "context of the decode rounds, -1: after the prompt and half of what is generated",
+     .integer = &ctx,
+     .min = -1,
+     .max = 1e8},
+    {.name = "--rounds",
+     .arg = "N",
+     .help = "decode rounds; the last one counts",
+     .integer = &rounds,
+     .min = 1,
+     .max = 100000},
+    {.name = "--slots",
+     .arg = "N",
+     .help = "temporary slots at most",
+     .integer = &slots,
+     .min = 1,
+     .max = 64},
+    {.name = "--vram",
+     .arg = "SIZE",
+     .help = "device memory for the model, as 6GiB",
+     .text = &vram},
+    {.name = "--load",
+     .arg = "CPU,GPU,PCIE",
+     .help = "slowdown factors of the whole run, as 2.5,1,1; scripts over time: plugin.sim.load",
+     .text = &load},
+    {.name = "--told", .help = "policies know the load from the start", .flag = &told},
+    {.name = "--frozen",
+     .help = "the first plan of a phase stays, whatever is measured",
+     .flag = &frozen},
+    {.name = "--sustained", .help = "the CPU's bandwidth when it is warm", .flag = &sustained},
+    {.name = "--no-contention", .help = "transfers do not disturb the CPU", .flag = &no_contention},
+    {.name = "-o|--output", .arg = "FORMAT", .help = "md, csv or json", .text = &format},
+    {.name = NULL},
+};
+
+/* Short names of what the two policy plugins can do. */
+static const struct {
+    const char *name, *plugin, *key;
+} known[] = {
+    {"layer", "policy_static", "mode"},          {"expert", "policy_static", "mode"},
+    {"stream", "policy_static", "mode"},         {"density", "policy_static", "mode"},
+    {"alg1", "policy_static", "mode"},           {"paper", "policy_dp", "algorithm"},
+    {"paper-literal", "policy_dp", "algorithm"}, {"repaired", "policy_dp", "algorithm"},
+    {"backlog", "policy_dp", "algorithm"},       {"backlog-co", "policy_dp", "algorithm"},
+};
+
+static void say(void *policy, const char *text)
+{
+    cli_warn("%s: %s", (const char *)policy, text);
+}
+
+/* "NAME[:MODE][/static|/sync]" to settings of the configuration and a way to run. */
+static int choose(const char *spec, struct atsi_sim_params *p)
+{
+    char name[64], setting[128];
+    const char *slash = strchr(spec, '/'), *colon = strchr(spec, ':');
+    size_t n = slash != NULL ? (size_t)(slash - spec) : strlen(spec);
+    const char *key = NULL, *plugin = NULL, *mode;
+    if (n == 0 || n >= sizeof name)
+        return cli_fail(CLI_USAGE, "--policy: \"%.60s\" is no policy", spec);
+    (void)snprintf(name, sizeof name, "%.*s", (int)n, spec);
+    p->mode = ATSI_SIM_FULL;
+    if (slash != NULL && strcmp(slash, "/static") == 0)
+        p->mode = ATSI_SIM_STATIC;
+    else if (slash != NULL && strcmp(slash, "/sync") == 0)
+        p->mode = ATSI_SIM_SYNC;
+    else if (slash != NULL)
+        return cli_fail(CLI_USAGE, "--policy %.60s: expected /static or /sync", spec);
+    mode = name;
+    if (colon != NULL && (size_t)(colon - spec) < n) {
+        name[colon - spec] = '\0';
+        mode = name + (colon - spec) + 1;
+        plugin = name;
+        key = strcmp(name, "policy_static") == 0 ? "mode" : "algorithm";
+    }
+    for (size_t i = 0; plugin == NULL && i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(known[i].name, name) == 0) {
+            plugin = known[i].plugin;
+            key = known[i].key;
+        }
+    if (plugin == NULL)
+        plugin = name;
+    if (!cli_override("policy.name", plugin))
+        return CLI_USAGE;
+    if (key == NULL)
+        return CLI_OK;
+    (void)snprintf(setting, sizeof setting, "plugin.%s.%s", plugin, key);
+    if (!cli_override(setting, mode))
+        return CLI_USAGE;
+    if (strcmp(plugin, "policy_static") == 0 &&
+        !cli_override("plugin.policy_static.overlap", p->mode == ATSI_SIM_SYNC ? "off" : "on"))
+        return CLI_USAGE;
+    return CLI_OK;
+}
+
+static int simulate_one(struct sim_row *row, struct atsi_sim_params *p)
+{
+    struct atsi_err err = ATSI_ERR_INIT;
+    struct atsi_runtime *rt = NULL;
+    size_t before = cli_common.n_overrides;
+    int code = choose(row->policy, p), rc;
+    if (code == CLI_OK)
+        code = cli_runtime(&rt);
+    if (code == CLI_OK) {
+        p->say_ctx = row->policy;
+        rc = atsi_simulate(rt, p, &row->result, &err);
+        if (rc != ATSI_OK)
+            code = cli_fail_status(rc, &err);
+        atsi_runtime_close(rt);
+    }
+    cli_forget_overrides(before);
+    return code;
+}
+
+static int parse_load(struct atsi_sim_params *p)
+{
+    char rest;
+    p->load_cpu = p->load_gpu = p->load_pcie = 1;
+    if (load == NULL)
+        return CLI_OK;
+    if (sscanf(load, "%lf,%lf,%lf%c", &p->load_cpu, &p->load_gpu, &p->load_pcie, &rest) != 3 ||
+        !(p->load_cpu >= 0.01 && p->load_cpu <= 1000) ||
+        !(p->load_gpu >= 0.01 && p->load_gpu <= 1000) ||
+        !(p->load_pcie >= 0.01 && p->load_pcie <= 1000))
+        return cli_fail(CLI_USAGE, "--load %.40s: expected three factors of 0.01..1000, as 2.5,1,1",
+                        load);
+    return CLI_OK;
+}
+
+static int parse_vram(struct atsi_sim_params *p)
+{
+    static const struct {
+        const char *name;
+        double bytes;
+    } unit[] = {{"", 1}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}};
+    char *end;
+    double v;
+    if (vram == NULL)
+        return CLI_OK;
+    v = strtod(vram, &end);
+    for (size_t i = 0; i < sizeof unit / sizeof unit[0] && end != vram; i++)
+        if (strcmp(end, unit[i].name) == 0 && v > 0 && v * unit[i].bytes < 1e16) {
+            p->vram_bytes = (uint64_t)(v * unit[i].bytes);
+            return CLI_OK;
+        }
+    return cli_fail(CLI_USAGE, "--vram %.40s: expected a size such as 6GiB", vram);
+}
+
+static int fill_params(struct atsi_sim_params *p)
+{
+    uint32_t prompt = prefill != 0 ? (uint32_t)prefill : 2048;
+    int code;
+    if (machine == NULL)
+        return cli_fail(CLI_USAGE, "--machine FILE is needed; profiles/ holds some");
+    if (model == NULL && cli_option_value("model.path") == NULL)
+        return cli_fail(CLI_USAGE, "-m FILE or --shape FILE is needed");
+    *p = (struct atsi_sim_params){.struct_size = sizeof *p,
+                                  .machine = machine,
+                                  .model = model != NULL ? model : cli_option_value("model.path"),
+                                  .chunk = (uint32_t)chunk,
+                                  .ctx = ctx >= 0 ? (uint32_t)ctx : prompt + (uint32_t)decode / 2,
+                                  .rounds = (uint32_t)rounds,
+                                  .prompt = prompt,
+                                  .generated = (uint32_t)decode,
+                                  .max_slots = (uint32_t)slots,
+                                  .sustained = sustained,
+                                  .contention = !no_contention,
+                                  .know = frozen ? ATSI_SIM_NEVER
+                                          : told ? ATSI_SIM_TOLD
+                                                 : ATSI_SIM_MEASURED,
+                                  .say = say};
+    code = parse_load(p);
+    return code == CLI_OK ? parse_vram(p) : code;
+}
+
+static int run_all(struct sim_row *rows, size_t n, struct atsi_sim_params *p)
+{
+    int code = CLI_OK;
+    for (size_t i = 0; i < n && code == CLI_OK; i++) {
+        code = simulate_one(&rows[i], p);
+        if (code == CLI_OK && cli_interrupted != 0)
+            code = CLI_INTERRUPTED;
+    }
+    if (code == CLI_OK)
+        code = sim_print(rows, n, p, format != NULL ? format : "md");
+    return code == CLI_OK ? cli_finish_stdout(CLI_OK) : code;
+}
+
+static int run(int argc, char **argv)
+{
+    static const char *const standard = "layer/sync,expert/sync,stream,alg1/sync,alg1/static,paper,"
+                                        "repaired,backlog,backlog-co";
+    struct sim_row *rows;
+    struct atsi_sim_params p;
+    char *list, *save = NULL;
+    size_t n = 0, room = 1;
+    int n_pos = 0, code = cli_parse(&cli_cmd_simulate, options, argc, argv, &n_pos);
+    if (code >= 0)
+        return code;
+    if (n_pos > 0)
+        return cli_fail(CLI_USAGE, "unexpected argument \"%.60s\"", argv[1]);
+    if (format != NULL && strcmp(format, "md") != 0 && strcmp(format, "csv") != 0 &&
+        strcmp(format, "json") != 0)
+        return cli_fail(CLI_USAGE, "-o %.20s: expected md, csv or json", format);
+    code = fill_params(&p);
+    if (code != CLI_OK)
+        return code;
+    cli_catch_signals();
+    list = strdup(policies != NULL ? policies : standard);
+    for (const char *c = list; c != NULL && *c != '\0'; c++)
+        room += *c == ',';
+    rows = calloc(room, sizeof *rows);
+    if (list == NULL || rows == NULL) {
+        free(list);
+        free(rows);
+        return cli_fail(CLI_RUN_ERROR, "out of memory");
+    }
+    for (char *word = strtok_r(list, ",", &save); word != NULL; word = strtok_r(NULL, ",", &save))
+        rows[n++].policy = word;
+    code = n > 0 ? run_all(rows, n, &p) : cli_fail(CLI_USAGE, "--policy names none");
+    free(rows);
+    free(list);
+    return code;
+}
+
+const struct cli_command cli_cmd_simulate = {
+    .name = "simulate",
+    .summary = "predict a request on a modelled machine, policy by policy",
+    .usage = "atsinfer simulate --machine FILE (-m MODEL | --shape FILE) [--policy A,B,...]",
+    .run = run};

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Simulated requests: the planner, the executor, the recorder and the policies as they are, on
+ * devices that advance a virtual clock (plugin "sim").  Every figure is modelled, none is measured.
+ * docs/scheduling.md describes machine profiles, shape files and the model of time.
+ */
+#ifndef ATSINFER_SIMULATE_H
+#define ATSINFER_SIMULATE_H
+
+#include "atsinfer/atsinfer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How a request is run; what systems without asynchronous coordination or dynamic transfer do. */
+enum atsi_sim_mode {
+    ATSI_SIM_FULL = 0, /* asynchronous, weights promoted in both phases */
+    ATSI_SIM_STATIC,   /* asynchronous; decode promotes nothing and needs no slots */
+    ATSI_SIM_SYNC      /* switches and copies block; decode promotes nothing and needs no slots */
+};
+
+/* What policies know of the slowdowns. */
+enum atsi_sim_know {
+    ATSI_SIM_MEASURED = 0, /* what the recorder finds, round by round */
+    ATSI_SIM_TOLD,         /* the costs they start from have them in */
+    ATSI_SIM_NEVER         /* nothing: the first plan stays */
+};
+
+struct atsi_sim_params {
+    uint32_t struct_size;
+    uint32_t mode;       /* enum atsi_sim_mode */
+    const char *machine; /* profile, an ini file */
+    const char *model;   /* shape file (.ini), or a model file, of which only the head is read */
+    uint32_t chunk;      /* tokens of a prefill round; 0: the machine's */
+    uint32_t ctx;        /* positions before the decode rounds */
+    uint32_t rounds;     /* decode rounds; the last one counts */
+    uint32_t prompt, generated; /* of the request that is summed up */
+    uint64_t vram_bytes;        /* 0: the machine's, less its reserve */
+    uint32_t max_slots;
+    uint32_t sustained;                   /* 1: the CPU's bandwidth when it is warm */
+    uint32_t contention;                  /* 1: transfers and the CPU share the DRAM */
+    double load_cpu, load_gpu, load_pcie; /* slowdowns of the whole run, 1: none */
+    uint32_t know;                        /* enum atsi_sim_know */
+    /* Called with refusals of policies; may be NULL. */
+    void (*say)(void *ctx, const char *text);
+    void *say_ctx;
+};
+
+struct atsi_sim_phase {
+    uint64_t ns;                   /* of the last round, host time between rounds included */
+    uint64_t predicted_ns;         /* by the policy; 0: it made none */
+    uint64_t exposed_ns;           /* the accelerator waited for weights */
+    uint64_t busy_ns[3];           /* host, compute stream, copy engine */
+    uint64_t schedule_ns, plan_ns; /* wall clock: the policy's longest answer; planning */
+    uint32_t n_moves;              /* weights promoted in the round */
+    uint32_t tokens;               /* of the round */
+};
+
+struct atsi_sim_result {
+    uint32_t struct_size;
+    uint32_t n_items;
+    char model[96], machine[96];
+    struct atsi_sim_phase prefill, decode;
+    uint64_t ttft_ns;    /* of the prompt: its chunks one after the other */
+    uint64_t request_ns; /* prompt and generated tokens */
+    uint64_t
+        bound_ns; /* no plan of whole weights on this placement decodes faster; 0: not computed */
+    uint64_t resident_bytes, budget_bytes; /* on the accelerator, in decode */
+    uint32_t illegal, failed, late;        /* answers refused */
+};
+
+/* Runs policy.name (policy.place, policy.schedule, policy.fallback) of the configuration.
+ * ATSI_ENOENT: a policy or the plugin "sim" is not there; ATSI_ECONF: a bad profile or shape. */
+ATSI_EXPORT int atsi_simulate(struct atsi_runtime *rt, const struct atsi_sim_params *p,
+                              struct atsi_sim_result *out, struct atsi_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

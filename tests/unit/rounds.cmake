@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+# Rounds on the simulated machine
+set(sim ${PROJECT_SOURCE_DIR}/plugins/sim)
+atsinfer_test(test_rounds test_rounds.c scratch.c ${sim}/backend.c ${sim}/transfer.c ${sim}/world.c
+  ${sim}/load.c)
+target_link_libraries(test_rounds PRIVATE atsi_core Threads::Threads ${CMAKE_DL_LIBS} m)
