@@ -124,8 +124,11 @@ int atsi_check_schedule(const struct atsi_question *q, uint32_t phase, const int
                          n_promoted);
     seen = calloc((size_t)q->items->n + 1, 1);
     last = calloc((size_t)q->slot_depth[phase] + 1, sizeof *last);
-    if (seen == NULL || last == NULL)
-        rc = atsi_fail(err, ATSI_ENOMEM, "out of memory checking a schedule");
+    if (seen == NULL || last == NULL) {
+        free(seen);
+        free(last);
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory checking a schedule");
+    }
     for (uint32_t k = 0; k < s->n_transfers && rc == ATSI_OK; k++) {
         uint32_t i = s->order[k];
         if (i >= q->items->n || seen[i] != 0)

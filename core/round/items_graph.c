@@ -177,7 +177,7 @@ static void tile_rows(const struct maker *m, uint32_t item, uint32_t tile,
                       struct atsi_item_place *place, struct atsi_work *w)
 {
     uint64_t groups = (w->out + TILE_ROWS - 1) / TILE_ROWS, n = m->n_tiles[item];
-    uint64_t row = w->weight_bytes / w->out;
+    uint64_t row = w->weight_bytes / (w->out > 0 ? w->out : 1);
     place->first_row = groups * tile / n * TILE_ROWS;
     place->end_row = groups * (tile + 1) / n * TILE_ROWS;
     if (place->end_row > w->out)

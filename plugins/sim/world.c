@@ -49,20 +49,21 @@ int sim_world_get(const struct atsi_host *host, struct sim_world **out, struct a
     if (the_world == NULL) {
         struct sim_world *w = calloc(1, sizeof *w);
         const char *path = host->param_get(host->ctx, "sim", "load");
-        if (w == NULL)
+        if (w == NULL) {
             rc = atsi_fail(err, ATSI_ENOMEM, "sim: out of memory");
-        if (rc == ATSI_OK && path != NULL && path[0] != '\0')
-            rc = sim_script_read(path, &w->script, err);
-        if (rc == ATSI_OK) {
-            w->host = host;
-            the_world = w;
         } else {
-            free(w);
+            w->host = host;
+            if (path != NULL && path[0] != '\0')
+                rc = sim_script_read(path, &w->script, err);
         }
+        if (rc == ATSI_OK)
+            the_world = w;
+        else
+            free(w);
     } else if (the_world->host != host) {
         rc = atsi_fail(err, ATSI_ENODEV, "sim: the virtual clock belongs to another runtime");
     }
-    if (rc == ATSI_OK) {
+    if (rc == ATSI_OK && the_world != NULL) {
         the_world->users++;
         *out = the_world;
     }

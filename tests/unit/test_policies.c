@@ -347,6 +347,7 @@ static void test_pinned_experts(void **state)
                                              .layer = (int32_t)i / 5,
                                              .is_exp = i % 5 == 4,
                                              .pinned = -1};
+        decode.op[4].tc = 9000; /* it gains most, but experts come after the rest of the model */
         decode.op[9].pinned = SCHED_GPU;
         decode.ch.budget = 80 << 20; /* the eight others, or seven and the pinned one */
         policy_case_open(&c, &decode.ch, &decode.ch, false);
@@ -355,8 +356,43 @@ static void test_pinned_experts(void **state)
         for (uint32_t i = 0; i < 10; i++)
             assert_int_equal(c.answer->place.expert_slots[i],
                              i % 5 == 4 && c.answer->placed[i] == 1 ? 8 : 0);
-        if (k >= N_STATIC) /* Algorithm 1 fills what is left */
+        if (k >= N_STATIC - 1 && k < N_ALL - 1) { /* Algorithm 1 fills what is left */
             assert_int_equal(policy_case_used(&c), 80 << 20);
+            assert_int_equal(c.answer->placed[4], 0);
+        }
+        policy_case_close(&c);
+    }
+}
+
+/* Attention gains little per byte, but decides about prefill: it lives on the GPU if all of it
+ * fits. */
+static void test_attention(void **state)
+{
+    (void)state;
+    for (int k = N_STATIC - 1; k < N_ALL - 1; k++) {
+        struct policy_case c;
+        case_plain(&decode, 8);
+        for (uint32_t i = 0; i < 8; i++) {
+            decode.op[i].s = 4 << 20;
+            decode.op[i].tc = i % 2 == 0 ? 200 : 5000;
+            decode.op[i].tg = 100;
+        }
+        policy_case_open(&c, &decode.ch, &decode.ch, false);
+        for (uint32_t i = 0; i < 8; i += 2)
+            c.q->items->items[i].role = i % 4 == 0 ? ATSI_ROLE_ATTN : ATSI_ROLE_RECURRENT;
+        c.q->budget[ATSI_DEVICE_ACCEL] = 20 << 20; /* all four and one more */
+        ask_all(&c, load_any(k));
+        for (uint32_t i = 0; i < 8; i += 2)
+            assert_int_equal(c.answer->placed[i], 1);
+        assert_int_equal(policy_case_used(&c), 20 << 20);
+        c.q->budget[ATSI_DEVICE_ACCEL] = 15 << 20; /* three: then it is like the rest */
+        ask_all(&c, load_any(k));
+        for (uint32_t i = 0; i < 8; i += 2)
+            assert_int_equal(c.answer->placed[i], 0);
+        c.q->budget[ATSI_DEVICE_ACCEL] = 16 << 20;
+        c.q->items->items[1].pinned = 1; /* a rule comes first */
+        ask_all(&c, load_any(k));
+        assert_int_equal(c.answer->placed[0] + c.answer->placed[2], 0);
         policy_case_close(&c);
     }
 }
@@ -374,6 +410,25 @@ static void test_host_budget(void **state)
         assert_non_null(strstr(err.msg, "12345"));
         policy_case_close(&c);
     }
+}
+
+static void test_chunks(void **state)
+{
+    struct atsi_problem p = {.struct_size = sizeof p, .mix_prompt = 2048, .prefill_tokens = 600};
+    (void)state;
+    assert_int_equal(sched_problem_chunks(&p), 4);
+    p.prefill_tokens = 512;
+    assert_int_equal(sched_problem_chunks(&p), 4);
+    p.prefill_tokens = 4096;
+    assert_int_equal(sched_problem_chunks(&p), 1);
+    p.prefill_tokens = 0; /* the prompt at once */
+    assert_int_equal(sched_problem_chunks(&p), 1);
+    assert_int_equal(sched_problem_chunk_tokens(&p), 2048);
+    p.prefill_tokens = 512;
+    p.struct_size = offsetof(struct atsi_problem, prefill_tokens); /* a core that says nothing */
+    assert_int_equal(sched_problem_chunks(&p), 1);
+    p.mix_prompt = 0;
+    assert_int_equal(sched_problem_chunks(&p), 0);
 }
 
 /* ---------------------------------------------------------------- questions nobody can answer */
@@ -461,7 +516,9 @@ int main(void)
         cmocka_unit_test(test_rules_hold),
         cmocka_unit_test(test_rules_fill_the_budget),
         cmocka_unit_test(test_pinned_experts),
+        cmocka_unit_test(test_attention),
         cmocka_unit_test(test_host_budget),
+        cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_bad_setting),
     };

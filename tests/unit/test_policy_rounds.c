@@ -164,7 +164,7 @@ static void test_static_keeps(void **state)
 static void test_slot_classes(void **state)
 {
     const struct atsi_policy_ops *ops = policy_load("policy_static", SETTINGS("mode=stream"));
-    const uint32_t depth[4] = {2, 3, 2, 3};
+    const uint32_t depth[4] = {7, 8, 2, 3}; /* prefill, decode */
     uint32_t next[2] = {0, 0};
     struct policy_case c;
     size_t bytes = ops->scratch_bytes(13);
@@ -181,7 +181,7 @@ static void test_slot_classes(void **state)
     for (uint32_t k = 0; k < 13; k++) {
         uint32_t i = c.answer->schedule.order[k], q = i % 3 == 1;
         assert_int_equal(i, k);
-        assert_int_equal(c.answer->schedule.slot[i], next[q]++ % depth[q]);
+        assert_int_equal(c.answer->schedule.slot[i], next[q]++ % depth[2 + q]);
     }
     free(c.q->p.scratch);
     policy_case_close(&c);
