@@ -62,13 +62,14 @@ cmake --build build-tsan --target test_pool
 ctest --test-dir build-tsan -R '^test_pool$' --output-on-failure
 
 if [ "$full" = 1 ]; then
-  step "fuzz the loader and session files (10 minutes)"
+  step "fuzz files, session files, templates and tokenizers (10 minutes)"
   cmake --preset clang-werror -B build-fuzz -DATSINFER_FUZZ=ON -DATSINFER_SANITIZE=address,undefined >/dev/null
-  cmake --build build-fuzz --target fuzz_gguf fuzz_session
-  build-fuzz/bin/fuzz_gguf -max_total_time=300 -max_len=65536 -rss_limit_mb=2048
-  mkdir -p build-fuzz/session
-  build-fuzz/bin/fuzz_session -max_total_time=300 -max_len=16384 -rss_limit_mb=2048 build-fuzz/session \
-    tests/fuzz/corpus/session
+  cmake --build build-fuzz --target fuzz_gguf fuzz_session fuzz_jinja fuzz_tokenizer
+  for target in gguf session jinja tokenizer; do
+    mkdir -p "build-fuzz/$target"
+    "build-fuzz/bin/fuzz_$target" -max_total_time=150 -max_len=16384 -rss_limit_mb=2048 "build-fuzz/$target" \
+      "tests/fuzz/corpus/$target"
+  done
 fi
 
 step "test"
