@@ -7,6 +7,7 @@
 #ifndef ATSI_CLI_H
 #define ATSI_CLI_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -76,6 +77,10 @@ const char *cli_model_path(struct atsi_runtime *rt);
 const char *cli_find_model(const char *name);
 /* Opens that model with a progress bar on stderr for long loads.  Prints on failure. */
 int cli_model(struct atsi_runtime *rt, bool no_weights, struct atsi_model **out);
+
+/* A shipped file ("demo/...", "profiles/..."): installed in share/atsinfer beside bin/, or in the
+ * source tree of a build.  False: not there. */
+bool cli_share_path(const char *name, char out[PATH_MAX]);
 
 /* "atsinfer: error: ..." on stderr; returns `code`. */
 int cli_fail(int code, const char *fmt, ...) ATSI_PRINTF(2, 3);
