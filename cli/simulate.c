@@ -184,25 +184,6 @@ static int parse_load(struct atsi_sim_params *p)
     return CLI_OK;
 }
 
-static int parse_vram(struct atsi_sim_params *p)
-{
-    static const struct {
-        const char *name;
-        double bytes;
-    } unit[] = {{"", 1}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}};
-    char *end;
-    double v;
-    if (vram == NULL)
-        return CLI_OK;
-    v = strtod(vram, &end);
-    for (size_t i = 0; i < sizeof unit / sizeof unit[0] && end != vram; i++)
-        if (strcmp(end, unit[i].name) == 0 && v > 0 && v * unit[i].bytes < 1e16) {
-            p->vram_bytes = (uint64_t)(v * unit[i].bytes);
-            return CLI_OK;
-        }
-    return cli_fail(CLI_USAGE, "--vram %.40s: expected a size such as 6GiB", vram);
-}
-
 /* Paths of the machine and of the shape or model. */
 static int find_files(void)
 {
@@ -244,7 +225,7 @@ static int fill_params(struct atsi_sim_params *p)
                                                  : ATSI_SIM_MEASURED,
                                   .say = say};
     code = parse_load(p);
-    return code == CLI_OK ? parse_vram(p) : code;
+    return code == CLI_OK && vram != NULL ? cli_parse_size("--vram", vram, &p->vram_bytes) : code;
 }
 
 static int run_all(struct sim_row *rows, size_t n, struct atsi_sim_params *p)
