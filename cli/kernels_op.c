@@ -200,7 +200,7 @@ int kernels_product_time(const struct atsi_runtime *rt, struct kernels_backend *
                          struct kernels_times *out, struct atsi_err *err)
 {
     const struct atsi_host *host = atsi_runtime_host(rt);
-    uint64_t t[KERNELS_SAMPLES] = {0}, begin = host->now_ns(host->ctx);
+    uint64_t t[KERNELS_SAMPLES] = {0}, begin = host->now_ns(host->ctx), median;
     uint32_t n = 0;
     memset(out, 0, sizeof *out);
     for (int s = -1; s < KERNELS_SAMPLES; s++) { /* the first one warms up */
@@ -216,7 +216,8 @@ int kernels_product_time(const struct atsi_runtime *rt, struct kernels_backend *
             t[n++] = host->now_ns(host->ctx) - start;
     }
     qsort(t, n, sizeof t[0], compare_u64);
-    *out = (struct kernels_times){.median_ns = (double)t[n / 2] / per_sample,
+    median = t[n / 2];
+    *out = (struct kernels_times){.median_ns = (double)median / per_sample,
                                   .best_ns = (double)t[0] / per_sample,
                                   .worst_ns = (double)t[n - 1] / per_sample,
                                   .n = n};

@@ -37,7 +37,7 @@ static int failed(int rc, const struct atsi_err *err)
 /* Rows of output such that the weights of one product stay within p->bytes. */
 static uint32_t rows_out(const struct profile *p, uint32_t type, uint32_t most)
 {
-    uint64_t n = p->bytes / atsi_row_bytes(type, DIM) / 16 * 16;
+    uint64_t row = atsi_row_bytes(type, DIM), n = row > 0 ? p->bytes / row / 16 * 16 : 0;
     return n < 16 ? 16 : n > most ? most : (uint32_t)n;
 }
 
@@ -66,11 +66,13 @@ int profile_gemv_open(const struct profile *p, uint32_t type, struct kernels_pro
 {
     uint32_t n_out = rows_out(p, type, DIM);
     uint64_t each = (uint64_t)atsi_row_bytes(type, DIM) * n_out;
-    uint32_t copies = (uint32_t)(p->bytes / each) + (p->bytes % each != 0 || p->bytes < each);
-    return kernels_product_open(out, type, DIM, n_out, 1, copies, 1) == ATSI_OK
-               ? CLI_OK
-               : cli_fail(CLI_NO_FIT, "out of memory for %.0f MiB to measure with; see --size",
-                          (double)each * copies / 1048576.0);
+    uint64_t copies = each > 0 ? (p->bytes + each - 1) / each : 1;
+    *out = (struct kernels_product){.n_copies = 0};
+    if (copies <= UINT32_MAX &&
+        kernels_product_open(out, type, DIM, n_out, 1, (uint32_t)copies, 1) == ATSI_OK)
+        return CLI_OK;
+    return cli_fail(CLI_NO_FIT, "out of memory for %.0f MiB to measure with; see --size",
+                    (double)each * (double)copies / 1048576.0);
 }
 
 static int time_gemv(struct profile *p, uint32_t type, struct profile_figure *out)
