@@ -10,8 +10,10 @@
 #include "cli/options.h"
 #include "cli/profiles.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LEAST_SHARE 0.02 /* of the bytes; types with less are left out */
 
@@ -195,12 +197,27 @@ static int write_out(const struct profile *p, const struct profile_lines *rest, 
     return code;
 }
 
+/* Before time is spent: the folder of -o must be there. */
+static int check_output(void)
+{
+    char folder[PATH_MAX];
+    const char *slash = out_path != NULL ? strrchr(out_path, '/') : NULL;
+    int n = slash != NULL
+                ? snprintf(folder, sizeof folder, "%.*s", (int)(slash - out_path + 1), out_path)
+                : 0;
+    if (n >= (int)sizeof folder)
+        return cli_fail(CLI_USAGE, "-o: the path is too long");
+    if (n > 0 && access(folder, W_OK | X_OK) != 0 && access(out_path, W_OK) != 0)
+        return cli_fail(CLI_RUN_ERROR, "-o: %s: %s", out_path, strerror(errno));
+    return CLI_OK;
+}
+
 static int profile(struct profile *p)
 {
     struct profile_lines rest = {.n = 0};
     char from[PATH_MAX];
-    int code = CLI_OK;
-    if (gpu_from != NULL)
+    int code = check_output();
+    if (code == CLI_OK && gpu_from != NULL)
         code = cli_profile_find("machines", "--gpu-from", gpu_from, from);
     if (code == CLI_OK && gpu_from != NULL)
         code = profile_lines_read(from, &rest);

@@ -173,6 +173,13 @@ built=$atsinfer atsinfer=$work/inst/bin/atsinfer
 expect "installed" 0 "on installed-box" "" --machine mine --shape dense.ini --policy layer
 atsinfer=$built
 
+# ---- the page with the paper's figures
+"$source/scripts/paper.py" "$atsinfer" qwen3-14b >figure 2>&1
+for row in "prefill, shared" "decode, alone" "decode, shared" "decode, warm"; do
+  line=$(grep "^| $row |" "$source/docs/paper.md")
+  check "docs/paper.md has what is simulated now: $row" grep -qxF "$line" figure
+done
+
 # ---- traces
 expect "trace" 0 "^| paper" "" --machine box.ini --shape dense.ini --policy paper,backlog/static \
   --trace trace.json
