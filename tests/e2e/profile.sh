@@ -4,6 +4,7 @@
 # machine is matters to no line of this file.
 #   profile.sh ATSINFER SOURCE_DIR
 set -u
+command -v python3 >/dev/null || { echo "skipped: python3 is not here to read JSON"; exit 77; }
 atsinfer=$1
 source=$2
 work=$(mktemp -d)

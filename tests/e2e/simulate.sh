@@ -3,6 +3,7 @@
 # `atsinfer simulate` as a user types it: tables, traces, names of shipped files, messages.
 #   simulate.sh ATSINFER SOURCE_DIR
 set -u
+command -v python3 >/dev/null || { echo "skipped: python3 is not here to read JSON"; exit 77; }
 atsinfer=$1
 source=$2
 work=$(mktemp -d)
