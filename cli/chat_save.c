@@ -6,10 +6,11 @@
  */
 #include "cli/chat_save.h"
 
+#include "cli/file.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static int no_memory(void)
 {
@@ -53,49 +54,6 @@ static json_t *prompt_note(const struct chat *c)
                      "bytes", (json_int_t)c->prompt_len, "hash", hash);
 }
 
-static bool write_all(int fd, const char *text, size_t len)
-{
-    while (len > 0) {
-        ssize_t n = write(fd, text, len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        text += n;
-        len -= (size_t)n;
-    }
-    return true;
-}
-
-/* A private file, complete or not there at all. */
-static int write_file(const char *path, const char *text, size_t len)
-{
-    char *temp = NULL;
-    int fd, saved;
-    if (asprintf(&temp, "%s.XXXXXX", path) < 0)
-        return no_memory();
-    fd = mkstemp(temp);
-    if (fd < 0)
-        goto fail;
-    if (!write_all(fd, text, len) || fsync(fd) != 0) {
-        saved = errno;
-        (void)close(fd);
-        errno = saved;
-        goto unlink;
-    }
-    if (close(fd) != 0 || rename(temp, path) != 0)
-        goto unlink;
-    free(temp);
-    return CLI_OK;
-unlink:
-    saved = errno;
-    (void)unlink(temp);
-    errno = saved;
-fail:
-    free(temp);
-    return cli_fail(CLI_RUN_ERROR, "/save: %s: %s", path, strerror(errno));
-}
-
 static int save_to(struct chat *c, const char *path)
 {
     struct atsi_err err = ATSI_ERR_INIT;
@@ -107,7 +65,7 @@ static int save_to(struct chat *c, const char *path)
     if (text == NULL)
         return no_memory();
     if (alone) {
-        code = write_file(path, text, strlen(text));
+        code = cli_write_file("/save", path, text, strlen(text), false);
     } else {
         rc = atsi_session_save(c->session, path, text, strlen(text), &err);
         if (rc != ATSI_OK)

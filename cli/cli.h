@@ -7,6 +7,7 @@
 #ifndef ATSI_CLI_H
 #define ATSI_CLI_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -77,6 +78,10 @@ const char *cli_find_model(const char *name);
 /* Opens that model with a progress bar on stderr for long loads.  Prints on failure. */
 int cli_model(struct atsi_runtime *rt, bool no_weights, struct atsi_model **out);
 
+/* A shipped file ("demo/...", "profiles/..."): installed in share/atsinfer beside bin/, or in the
+ * source tree of a build.  False: not there. */
+bool cli_share_path(const char *name, char out[PATH_MAX]);
+
 /* "atsinfer: error: ..." on stderr; returns `code`. */
 int cli_fail(int code, const char *fmt, ...) ATSI_PRINTF(2, 3);
 int cli_fail_status(int status, const struct atsi_err *err);
@@ -90,12 +95,14 @@ void cli_exit_on_signal(bool on);
 /* Flushes stdout; a failed write (closed pipe, full disk) gives CLI_RUN_ERROR. */
 int cli_finish_stdout(int code);
 
+/* "6GiB", "512MiB", "64KiB" or bytes, up to 1e16; an exit code, prints what was wrong. */
+int cli_parse_size(const char *option, const char *text, uint64_t *bytes);
 /* Human-readable bytes ("4.2 GiB") into buf; returns buf. */
 const char *cli_bytes(uint64_t bytes, char buf[32]);
 
 extern const struct cli_command cli_cmd_run, cli_cmd_chat, cli_cmd_perplexity, cli_cmd_logits,
     cli_cmd_tokenize, cli_cmd_inspect, cli_cmd_bench, cli_cmd_kernels, cli_cmd_plugins,
     cli_cmd_topology, cli_cmd_config, cli_cmd_doctor, cli_cmd_policy, cli_cmd_template,
-    cli_cmd_simulate;
+    cli_cmd_simulate, cli_cmd_profile;
 
 #endif

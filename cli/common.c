@@ -149,23 +149,25 @@ static bool beside(const char *self, int up, const char *rest, char out[PATH_MAX
     return n > 0 && n < PATH_MAX && access(out, R_OK) == 0;
 }
 
-/* The model that is used when none is named: installed in share/, or in the source tree of a build.
- */
+bool cli_share_path(const char *name, char out[PATH_MAX])
+{
+    char rest[128];
+    int n = snprintf(rest, sizeof rest, "share/atsinfer/%s", name);
+    if (n > 0 && n < (int)sizeof rest && beside("/proc/self/exe", 2, rest, out))
+        return true;
+#ifdef ATSI_SHARE_DIR
+    n = snprintf(out, PATH_MAX, "%s/%s", ATSI_SHARE_DIR, name);
+    if (n > 0 && n < PATH_MAX && access(out, R_OK) == 0)
+        return true;
+#endif
+    return false;
+}
+
+/* The model that is used when none is named. */
 static const char *demo_model(void)
 {
     static char path[PATH_MAX];
-    const char *self = "/proc/self/exe", *name = "demo-dense-q4_k_m.gguf";
-    char rest[128];
-    (void)snprintf(rest, sizeof rest, "share/atsinfer/demo/%s", name);
-    if (beside(self, 2, rest, path))
-        return path;
-#ifdef ATSI_DEMO_DIR
-    (void)snprintf(rest, sizeof rest, "%s", name);
-    if (snprintf(path, sizeof path, "%s/%s", ATSI_DEMO_DIR, name) < (int)sizeof path &&
-        access(path, R_OK) == 0)
-        return path;
-#endif
-    return NULL;
+    return cli_share_path("demo/demo-dense-q4_k_m.gguf", path) ? path : NULL;
 }
 
 const char *cli_find_model(const char *name)
@@ -234,4 +236,20 @@ int cli_model(struct atsi_runtime *rt, bool no_weights, struct atsi_model **out)
     if (progress.shown)
         (void)fputs("\r             \r", stderr);
     return rc == ATSI_OK ? CLI_OK : cli_fail_status(rc, &err);
+}
+
+int cli_parse_size(const char *option, const char *text, uint64_t *bytes)
+{
+    static const struct {
+        const char *name;
+        double bytes;
+    } unit[] = {{"", 1}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}};
+    char *end;
+    double v = strtod(text, &end);
+    for (size_t i = 0; i < sizeof unit / sizeof unit[0] && end != text; i++)
+        if (strcmp(end, unit[i].name) == 0 && v > 0 && v * unit[i].bytes < 1e16) {
+            *bytes = (uint64_t)(v * unit[i].bytes);
+            return CLI_OK;
+        }
+    return cli_fail(CLI_USAGE, "%s %.40s: expected a size such as 6GiB", option, text);
 }

@@ -146,37 +146,16 @@ static int check(struct kernels *k)
 /* ---------------------------------------------------------------- --bench */
 #define BENCH_DIM 4096u
 #define DECODE_BYTES ((size_t)256 << 20) /* weights rotate over more than caches hold */
-#define SAMPLES 9
 
-static int compare_u64(const void *a, const void *b)
-{
-    uint64_t x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-    return x < y ? -1 : x > y;
-}
-
-/* Median nanoseconds of one product over SAMPLES runs of `each` products. */
+/* Median nanoseconds of one product over runs of `per_sample` products. */
 static int time_product(struct kernels *k, struct kernels_backend *b, struct kernels_product *p,
                         uint32_t per_sample, double *ns)
 {
-    const struct atsi_host *host = atsi_runtime_host(k->rt);
     struct atsi_err err = ATSI_ERR_INIT;
-    uint64_t t[SAMPLES] = {0}, median;
-    for (int s = -1; s < SAMPLES; s++) { /* the first one warms up */
-        uint64_t start = host->now_ns(host->ctx);
-        for (uint32_t i = 0; i < per_sample; i++) {
-            int rc = kernels_product_run(b, p, &err);
-            if (rc != ATSI_OK)
-                return cli_fail_status(rc, &err);
-        }
-        if (s >= 0)
-            t[s] = host->now_ns(host->ctx) - start;
-    }
-    qsort(t, SAMPLES, sizeof t[0], compare_u64);
-    median = t[SAMPLES / 2];
-    *ns = (double)median / (double)per_sample;
-    return CLI_OK;
+    struct kernels_times t;
+    int rc = kernels_product_time(k->rt, b, p, per_sample, UINT64_MAX, &t, &err);
+    *ns = t.median_ns;
+    return rc == ATSI_OK ? CLI_OK : cli_fail_status(rc, &err);
 }
 
 static void print_row(const struct kernels_backend *b, uint32_t type, double gbps, double gmacs)

@@ -186,3 +186,40 @@ int kernels_product_run(struct kernels_backend *b, struct kernels_product *p, st
     p->next = (p->next + 1) % p->n_copies;
     return b->ops->run(b->queue, &split, err);
 }
+
+static int compare_u64(const void *a, const void *b)
+{
+    uint64_t x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return x < y ? -1 : x > y;
+}
+
+int kernels_product_time(const struct atsi_runtime *rt, struct kernels_backend *b,
+                         struct kernels_product *p, uint32_t per_sample, uint64_t limit_ns,
+                         struct kernels_times *out, struct atsi_err *err)
+{
+    const struct atsi_host *host = atsi_runtime_host(rt);
+    uint64_t t[KERNELS_SAMPLES] = {0}, begin = host->now_ns(host->ctx), median;
+    uint32_t n = 0;
+    memset(out, 0, sizeof *out);
+    for (int s = -1; s < KERNELS_SAMPLES; s++) { /* the first one warms up */
+        uint64_t start = host->now_ns(host->ctx);
+        if (n > 0 && start - begin > limit_ns)
+            break;
+        for (uint32_t i = 0; i < per_sample; i++) {
+            int rc = kernels_product_run(b, p, err);
+            if (rc != ATSI_OK)
+                return rc;
+        }
+        if (s >= 0)
+            t[n++] = host->now_ns(host->ctx) - start;
+    }
+    qsort(t, n, sizeof t[0], compare_u64);
+    median = t[n / 2];
+    *out = (struct kernels_times){.median_ns = (double)median / per_sample,
+                                  .best_ns = (double)t[0] / per_sample,
+                                  .worst_ns = (double)t[n - 1] / per_sample,
+                                  .n = n};
+    return ATSI_OK;
+}

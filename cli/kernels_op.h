@@ -33,6 +33,20 @@ void kernels_product_close(struct kernels_product *p);
 int kernels_product_supported(const struct kernels_backend *b, const struct kernels_product *p);
 int kernels_product_run(struct kernels_backend *b, struct kernels_product *p, struct atsi_err *err);
 
+#define KERNELS_SAMPLES 9
+
+/* Nanoseconds of one product over n samples: the median, and the fastest and slowest sample. */
+struct kernels_times {
+    double median_ns, best_ns, worst_ns;
+    uint32_t n;
+};
+
+/* KERNELS_SAMPLES samples of `per_sample` products each, after one that warms up; fewer, but at
+ * least one, when limit_ns have passed. */
+int kernels_product_time(const struct atsi_runtime *rt, struct kernels_backend *b,
+                         struct kernels_product *p, uint32_t per_sample, uint64_t limit_ns,
+                         struct kernels_times *out, struct atsi_err *err);
+
 /* n elements of random numbers whose values stay of order one: floats, or whole blocks. */
 void kernels_fill(uint32_t type, void *data, size_t n, uint64_t *random);
 

@@ -6,22 +6,24 @@
 #include "cli/simulate.h"
 
 #include "cli/options.h"
+#include "cli/profiles.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const char *machine, *model, *policies, *format, *vram, *load;
+static const char *machine, *model, *policies, *format, *vram, *load, *trace;
+static char machine_path[PATH_MAX], model_path[PATH_MAX];
 static int64_t prefill, decode = 128, chunk, ctx = -1, rounds = 3, slots = 8;
 static bool sustained, no_contention, frozen, told;
 
 static const struct cli_option options[] = {
     {.name = "--machine",
      .arg = "FILE",
-     .help = "machine profile (ini); see docs/scheduling.md",
+     .help = "machine profile (ini, docs/scheduling.md), or the name of a shipped one",
      .text = &machine},
     {.name = "--shape",
      .arg = "FILE",
-     .help = "model shape (ini) instead of -m: a model nobody has at hand",
+     .help = "model shape (ini) instead of -m, for models not at hand, or a shipped one's name",
      .text = &model},
     {.name = "--policy",
      .arg = "A,B,...",
@@ -78,6 +80,10 @@ static const struct cli_option options[] = {
      .flag = &frozen},
     {.name = "--sustained", .help = "the CPU's bandwidth when it is warm", .flag = &sustained},
     {.name = "--no-contention", .help = "transfers do not disturb the CPU", .flag = &no_contention},
+    {.name = "--trace",
+     .arg = "FILE",
+     .help = "write the last rounds as a JSON trace for ui.perfetto.dev or chrome://tracing",
+     .text = &trace},
     {.name = "-o|--output", .arg = "FORMAT", .help = "md, csv or json", .text = &format},
     {.name = NULL},
 };
@@ -152,6 +158,8 @@ static int simulate_one(struct sim_row *row, struct atsi_sim_params *p)
         code = cli_runtime(&rt);
     if (code == CLI_OK) {
         p->say_ctx = row->policy;
+        if (p->trace != NULL)
+            sim_trace_policy(p->trace_ctx, row->policy);
         rc = atsi_simulate(rt, p, &row->result, &err);
         if (rc != ATSI_OK)
             code = cli_fail_status(rc, &err);
@@ -176,36 +184,34 @@ static int parse_load(struct atsi_sim_params *p)
     return CLI_OK;
 }
 
-static int parse_vram(struct atsi_sim_params *p)
+/* Paths of the machine and of the shape or model. */
+static int find_files(void)
 {
-    static const struct {
-        const char *name;
-        double bytes;
-    } unit[] = {{"", 1}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}};
-    char *end;
-    double v;
-    if (vram == NULL)
-        return CLI_OK;
-    v = strtod(vram, &end);
-    for (size_t i = 0; i < sizeof unit / sizeof unit[0] && end != vram; i++)
-        if (strcmp(end, unit[i].name) == 0 && v > 0 && v * unit[i].bytes < 1e16) {
-            p->vram_bytes = (uint64_t)(v * unit[i].bytes);
-            return CLI_OK;
-        }
-    return cli_fail(CLI_USAGE, "--vram %.40s: expected a size such as 6GiB", vram);
+    const char *file = cli_option_value("model.path"), *path;
+    int n, code;
+    if (machine == NULL)
+        return cli_fail(CLI_USAGE, "--machine is needed: a file, or a name such as laptop-rtx3060");
+    if (model == NULL && file == NULL)
+        return cli_fail(CLI_USAGE, "-m MODEL or --shape SHAPE is needed");
+    if (model != NULL && file != NULL)
+        return cli_fail(CLI_USAGE, "-m and --shape both name a model: give one");
+    code = cli_profile_find("machines", "--machine", machine, machine_path);
+    if (code != CLI_OK || model != NULL)
+        return code != CLI_OK ? code : cli_profile_find("models", "--shape", model, model_path);
+    path = cli_find_model(file);
+    n = path != NULL ? snprintf(model_path, sizeof model_path, "%s", path) : 0;
+    return n > 0 && n < (int)sizeof model_path ? CLI_OK : CLI_USAGE;
 }
 
 static int fill_params(struct atsi_sim_params *p)
 {
     uint32_t prompt = prefill != 0 ? (uint32_t)prefill : 2048;
-    int code;
-    if (machine == NULL)
-        return cli_fail(CLI_USAGE, "--machine FILE is needed; profiles/ holds some");
-    if (model == NULL && cli_option_value("model.path") == NULL)
-        return cli_fail(CLI_USAGE, "-m FILE or --shape FILE is needed");
+    int code = find_files();
+    if (code != CLI_OK)
+        return code;
     *p = (struct atsi_sim_params){.struct_size = sizeof *p,
-                                  .machine = machine,
-                                  .model = model != NULL ? model : cli_option_value("model.path"),
+                                  .machine = machine_path,
+                                  .model = model_path,
                                   .chunk = (uint32_t)chunk,
                                   .ctx = ctx >= 0 ? (uint32_t)ctx : prompt + (uint32_t)decode / 2,
                                   .rounds = (uint32_t)rounds,
@@ -219,7 +225,7 @@ static int fill_params(struct atsi_sim_params *p)
                                                  : ATSI_SIM_MEASURED,
                                   .say = say};
     code = parse_load(p);
-    return code == CLI_OK ? parse_vram(p) : code;
+    return code == CLI_OK && vram != NULL ? cli_parse_size("--vram", vram, &p->vram_bytes) : code;
 }
 
 static int run_all(struct sim_row *rows, size_t n, struct atsi_sim_params *p)
@@ -230,19 +236,51 @@ static int run_all(struct sim_row *rows, size_t n, struct atsi_sim_params *p)
         if (code == CLI_OK && cli_interrupted != 0)
             code = CLI_INTERRUPTED;
     }
+    if (code == CLI_OK && p->trace != NULL)
+        code = sim_trace_write(p->trace_ctx, trace);
     if (code == CLI_OK)
         code = sim_print(rows, n, p, format != NULL ? format : "md");
     return code == CLI_OK ? cli_finish_stdout(CLI_OK) : code;
 }
 
-static int run(int argc, char **argv)
+/* Splits the list in place; `rows` has room for every word. */
+static int run_list(char *list, struct sim_row *rows, struct atsi_sim_params *p)
+{
+    char *save = NULL;
+    size_t n = 0;
+    for (char *word = strtok_r(list, ",", &save); word != NULL; word = strtok_r(NULL, ",", &save))
+        rows[n++].policy = word;
+    return n > 0 ? run_all(rows, n, p) : cli_fail(CLI_USAGE, "--policy names none");
+}
+
+static int compare(struct atsi_sim_params *p)
 {
     static const char *const standard = "layer/sync,expert/sync,stream,alg1/sync,alg1/static,paper,"
                                         "repaired,backlog,backlog-co";
+    char *list = strdup(policies != NULL ? policies : standard);
+    struct sim_trace *t = trace != NULL ? sim_trace_new() : NULL;
     struct sim_row *rows;
+    size_t room = 1;
+    int code;
+    for (const char *c = list; c != NULL && *c != '\0'; c++)
+        room += *c == ',';
+    rows = calloc(room, sizeof *rows);
+    if (t != NULL) {
+        p->trace = sim_trace_span;
+        p->trace_ctx = t;
+    }
+    code = list == NULL || rows == NULL || (trace != NULL && t == NULL)
+               ? cli_fail(CLI_RUN_ERROR, "out of memory")
+               : run_list(list, rows, p);
+    sim_trace_free(t);
+    free(rows);
+    free(list);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
     struct atsi_sim_params p;
-    char *list, *save = NULL;
-    size_t n = 0, room = 1;
     int n_pos = 0, code = cli_parse(&cli_cmd_simulate, options, argc, argv, &n_pos);
     if (code >= 0)
         return code;
@@ -255,25 +293,11 @@ static int run(int argc, char **argv)
     if (code != CLI_OK)
         return code;
     cli_catch_signals();
-    list = strdup(policies != NULL ? policies : standard);
-    for (const char *c = list; c != NULL && *c != '\0'; c++)
-        room += *c == ',';
-    rows = calloc(room, sizeof *rows);
-    if (list == NULL || rows == NULL) {
-        free(list);
-        free(rows);
-        return cli_fail(CLI_RUN_ERROR, "out of memory");
-    }
-    for (char *word = strtok_r(list, ",", &save); word != NULL; word = strtok_r(NULL, ",", &save))
-        rows[n++].policy = word;
-    code = n > 0 ? run_all(rows, n, &p) : cli_fail(CLI_USAGE, "--policy names none");
-    free(rows);
-    free(list);
-    return code;
+    return compare(&p);
 }
 
 const struct cli_command cli_cmd_simulate = {
     .name = "simulate",
     .summary = "predict a request on a modelled machine, policy by policy",
-    .usage = "atsinfer simulate --machine FILE (-m MODEL | --shape FILE) [--policy A,B,...]",
+    .usage = "atsinfer simulate --machine MACHINE (-m MODEL | --shape SHAPE) [--policy A,B,...]",
     .run = run};

@@ -18,7 +18,7 @@ step() { printf '\n== %s (%s s)\n' "$1" "$SECONDS"; }
 step "packages"
 scripts/packages.sh gcc g++ libc6-dev clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 cppcheck \
   binutils cmake ninja-build pkg-config libhwloc-dev libinih-dev libcmocka-dev libpcre2-dev \
-  libjansson-dev libutf8proc-dev libedit-dev libxxhash-dev
+  libjansson-dev libutf8proc-dev libedit-dev libxxhash-dev python3
 command -v nvcc >/dev/null 2>&1 || echo "nvcc is not here: nothing of CUDA is compiled"
 
 sources=$(git ls-files '*.c' '*.h' 2>/dev/null || find core text sched loaders plugins cli include tests -name '*.[ch]')

@@ -8,6 +8,7 @@
 #include "core/conf.h"
 #include "core/round/model_source.h"
 #include "core/round/rounds.h"
+#include "core/round/trace.h"
 #include "core/runtime.h"
 
 #include <stdlib.h>
@@ -229,6 +230,18 @@ static void count_refusals(struct run *r, const struct session *s)
     r->out->late += n.late;
 }
 
+static void trace_round(const struct run *r, const struct session *s, uint32_t phase,
+                        uint32_t tokens)
+{
+    const struct atsi_trace t = {.question = s->truth,
+                                 .plan = atsi_rounds_plan(s->rounds, phase),
+                                 .record = atsi_rounds_record(s->rounds),
+                                 .phase = phase,
+                                 .tokens = tokens};
+    if (r->p->trace != NULL)
+        atsi_trace_round(&t, r->p->trace, r->p->trace_ctx);
+}
+
 static int prefill(struct run *r, struct session *s)
 {
     struct atsi_conditions c = conditions(r, ATSI_PHASE_PREFILL, true);
@@ -238,6 +251,7 @@ static int prefill(struct run *r, struct session *s)
         return rc;
     note_round(&res, &r->out->prefill);
     r->out->prefill.tokens = c.tokens;
+    trace_round(r, s, ATSI_PHASE_PREFILL, c.tokens);
     return ATSI_OK;
 }
 
@@ -258,6 +272,8 @@ static int decode(struct run *r, struct session *s)
         if (rc == ATSI_OK)
             note_round(&res, &r->out->decode);
     }
+    if (rc == ATSI_OK)
+        trace_round(r, s, ATSI_PHASE_DECODE, 1);
     if (rc == ATSI_OK)
         rc = atsi_exec_now(x, &after, r->err);
     r->out->decode.ns = after - before;
@@ -316,8 +332,11 @@ static int both_phases(struct run *r)
 int atsi_simulate(struct atsi_runtime *rt, const struct atsi_sim_params *p,
                   struct atsi_sim_result *out, struct atsi_err *err)
 {
-    struct run r = {.rt = rt, .p = p, .out = out, .err = err};
-    int rc = atsi_machine_read(p->machine, &r.machine, err);
+    struct atsi_sim_params all = {0}; /* a caller built with an older header has fewer */
+    struct run r = {.rt = rt, .p = &all, .out = out, .err = err};
+    int rc;
+    memcpy(&all, p, p->struct_size < sizeof all ? p->struct_size : sizeof all);
+    rc = atsi_machine_read(all.machine, &r.machine, err);
     *out = (struct atsi_sim_result){.struct_size = sizeof *out};
     if (rc == ATSI_OK)
         rc = open_items(&r);

@@ -27,6 +27,36 @@ enum atsi_sim_know {
     ATSI_SIM_NEVER         /* nothing: the first plan stays */
 };
 
+/* Where something happened in a round, for a trace. */
+enum atsi_sim_lane {
+    ATSI_SIM_LANE_ROUND = 0, /* the round as a whole */
+    ATSI_SIM_LANE_CPU,
+    ATSI_SIM_LANE_STREAM, /* compute stream of the accelerator, activation copies too */
+    ATSI_SIM_LANE_ENGINE, /* copy engine: weights */
+    ATSI_SIM_N_LANES
+};
+
+enum atsi_sim_event {
+    ATSI_SIM_ROUND = 0,
+    ATSI_SIM_ITEM, /* an item ran */
+    ATSI_SIM_COPY, /* activations that item needs */
+    ATSI_SIM_MOVE  /* the weight of that item into a temporary slot */
+};
+
+/* One stretch of time.  A weight that an item of the round used was brought by the ATSI_SIM_MOVE
+ * of the same phase and item; it may have begun before the round. */
+struct atsi_sim_span {
+    uint32_t struct_size;
+    uint32_t event, lane, phase; /* enum atsi_sim_event, atsi_sim_lane, atsi_phase (policy.h) */
+    uint32_t item;
+    int32_t layer;             /* -1: none */
+    int32_t slot;              /* MOVE: of the plan; -1: none */
+    uint32_t tokens;           /* of the round */
+    uint64_t start_ns, end_ns; /* on the virtual clock, which starts with the simulation */
+    uint64_t bytes;            /* read, copied or moved; ROUND: 0 */
+    const char *name;          /* of the item's weight; ROUND: of the phase.  [for the call] */
+};
+
 struct atsi_sim_params {
     uint32_t struct_size;
     uint32_t mode;       /* enum atsi_sim_mode */
@@ -45,6 +75,11 @@ struct atsi_sim_params {
     /* Called with refusals of policies; may be NULL. */
     void (*say)(void *ctx, const char *text);
     void *say_ctx;
+    /* Called with everything that happened in the last prefill and the last decode round, once they
+     * are over: the round first, then its items, copies and moves in the plan's order.  May be
+     * NULL. */
+    void (*trace)(void *ctx, const struct atsi_sim_span *span);
+    void *trace_ctx;
 };
 
 struct atsi_sim_phase {

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Shipped machine profiles and model shapes, by name. */
+#ifndef ATSI_CLI_PROFILES_H
+#define ATSI_CLI_PROFILES_H
+
+#include "cli/cli.h"
+
+/* kind: "machines" or "models".  word: a file, or the name of a shipped one (profiles/KIND/NAME.ini
+ * without folder and ending).  An exit code; prints what was wrong, with the names that exist. */
+int cli_profile_find(const char *kind, const char *option, const char *word, char out[PATH_MAX]);
+
+#endif

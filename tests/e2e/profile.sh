@@ -1,0 +1,118 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `atsinfer profile` with tiny sizes: what it writes is complete and can be read again.  How fast this
+# machine is matters to no line of this file.
+#   profile.sh ATSINFER SOURCE_DIR
+set -u
+command -v python3 >/dev/null || { echo "skipped: python3 is not here to read JSON"; exit 77; }
+atsinfer=$1
+source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export XDG_CONFIG_HOME="$work/config" XDG_CACHE_HOME="$work/cache" XDG_DATA_HOME="$work/data"
+cd "$work" || exit 1
+passed=0
+failed=0
+
+# expect NAME EXIT_CODE STDOUT_PATTERN STDERR_PATTERN ARGS...   (empty pattern: not looked at)
+expect() {
+  name=$1 code=$2 out=$3 err=$4
+  shift 4
+  "$atsinfer" "$@" >out 2>err </dev/null
+  got=$?
+  why=
+  [ "$got" = "$code" ] || why="exit $got, expected $code"
+  [ -z "$out" ] || grep -qe "$out" out || why="$why; stdout lacks '$out'"
+  [ -z "$err" ] || grep -qe "$err" err || why="$why; stderr lacks '$err'"
+  if [ -z "$why" ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED $name: $why"
+    head -c 600 out err
+  fi
+}
+
+# check NAME COMMAND...
+check() {
+  name=$1
+  shift
+  if "$@" >check_out 2>&1; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAILED $name"
+    head -c 600 check_out
+  fi
+}
+
+tiny="--size 128KiB --seconds 0"
+model="$source/demo/demo-dense-q4_k_m.gguf"
+
+# ---- complete: simulate reads it
+expect "ini" 0 "" "one token" profile $tiny -m "$model" --gpu-from laptop-rtx3060 \
+  --name "my box" -o mine.ini
+check "nothing on stdout" [ ! -s out ]
+check "readable by others as the umask says" [ "$(stat -c %a mine.ini)" = "$(printf '%o' $((0666 & ~$(umask))))" ]
+for key in cpu_gbs cpu_gbs_sustained dram_gbs cpu_gflops_q4 cpu_gflops_fp16 cpu_gflops_mxfp4 cpu_op_us; do
+  check "one $key" [ "$(grep -c "^$key = [0-9.e+-]*\$" mine.ini)" = 1 ]
+done
+check "the name" grep -qx "name = my box" mine.ini
+check "weight types" grep -q "Q4_K [0-9]* %" mine.ini
+check "the accelerator is the other profile's" grep -qx "gpu_gbs = 270" mine.ini
+check "its CPU is not" [ "$(grep -c "^cpu_gbs = 41" mine.ini)" = 0 ]
+expect "simulate reads it" 0 "on my box" "" simulate --machine mine.ini --shape qwen3-14b-int4 --policy layer
+expect "again from itself" 0 "^gpu_gbs = 270" "" profile $tiny -q -m "$model" --gpu-from ./mine.ini
+check "quiet" [ ! -s err ]
+
+# ---- without an accelerator
+expect "half" 0 "^# gpu_gbs =$" "" profile $tiny -m "$model"
+cp out half.ini
+check "says how to complete it" grep -q "gpu-from MACHINE" half.ini
+expect "simulate names what lacks" 2 "" "half.ini: section .platform. lacks vram_mib" simulate \
+  --machine half.ini --shape qwen3-14b-int4 --policy layer
+sed -e 's/^# \([a-z_0-9]*\) =$/\1 = 1/' -e 's/^reserve_mib = 1/reserve_mib = 0/' -e 's/^vram_mib = 1/vram_mib = 900/' \
+  half.ini >full.ini
+expect "filled in" 0 "^| layer |" "" simulate --machine full.ini --shape qwen3-14b-int4 --policy layer
+
+# ---- JSON
+expect "json" 0 "" "" profile $tiny -m "$model" --gpu-from desktop-rtx4090 --json
+cat >look.py <<'END'
+import json, math
+d = json.load(open("out"))
+assert d["threads"] >= 1 and d["backend"].startswith("cpu_") and d["model"].endswith(".gguf")
+assert abs(sum(t["share"] for t in d["types"]) - 1) < 0.1 and len(d["types"]) >= 2
+figures = [t[k] for t in d["types"] for k in ("gbs", "gflops")]
+figures += [v for k, v in d["measured"].items() if k != "dram_gbs"]
+assert len(d["measured"]) == 7
+for f in figures:
+    assert 0 < f["low"] <= f["value"] <= f["high"] and math.isfinite(f["high"]) and f["samples"] >= 1, f
+dram = d["measured"]["dram_gbs"]
+assert all(v > 0 for v in dram.values()) and len(dram) == 6
+assert dram["value"] >= dram["cpu_alone"] and dram["value"] >= dram["copy_alone"]
+one = d["measured"]["cpu_gbs"]["value"]
+assert min(t["gbs"]["value"] for t in d["types"]) * 0.999 <= one
+assert one <= max(t["gbs"]["value"] for t in d["types"]) * 1.001
+assert d["not_measured"]["gpu_gbs"] == 860 and "cpu_gbs" not in d["not_measured"]
+END
+check "json holds what it should" python3 look.py
+
+# ---- what is wrong
+expect "unknown machine" 2 "" "did you mean \"laptop-rtx3060\"" profile --gpu-from laptop-rtx360
+grep -v '^pcie_gbs' mine.ini >bad.ini
+expect "machine that lacks a key" 2 "" "bad.ini: section .platform. lacks pcie_gbs" profile --gpu-from ./bad.ini
+sed 's/^gpu_gbs = .*/gpu_gbs = fast/' mine.ini >bad.ini
+expect "machine without a number" 2 "" 'bad.ini:[0-9]*: gpu_gbs = "fast": expected a number' profile \
+  --gpu-from ./bad.ini
+sed 's/^gpu_gbs/gpu_gsb/' mine.ini >bad.ini
+expect "machine with a strange key" 2 "" 'bad.ini:[0-9]*: unknown key "gpu_gsb"' profile --gpu-from ./bad.ini
+expect "no size" 2 "" "size lots: expected a size" profile --size lots
+expect "too much" 3 "" "too much for the [0-9]* MiB free" profile --size 1000000GiB
+expect "no model" 1 "" "nowhere.gguf" profile $tiny -m nowhere.gguf
+expect "no folder" 1 "" "/nonexistent/x.ini: No such file" profile $tiny -q -o /nonexistent/x.ini
+expect "bad name" 2 "" "one line" profile --name ""
+expect "stray word" 2 "" "unexpected argument" profile stray
+check "nothing is left behind" [ -z "$(find . -name '*.ini.*')" ]
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
