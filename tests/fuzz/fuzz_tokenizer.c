@@ -39,16 +39,20 @@ static size_t split_lines(char *copy, size_t len, const char **words)
 
 static void make_vocabulary(struct text_meta *m, uint8_t how, char *copy, size_t len)
 {
-    const char *words[MAX_WORDS];
+    const char *words[MAX_WORDS], *pairs[MAX_WORDS];
+    size_t n_pairs = 0;
     struct text_token hostile[MAX_WORDS];
     size_t n = (how & 0x80) != 0 ? split_lines(copy, len, words) : 0;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         hostile[i] = (struct text_token){words[i], 1 + (int32_t)(i % 6), (float)i - 3.5F};
+        if (words[i][0] != '\0' && strchr(words[i] + 1, ' ') != NULL && strlen(words[i]) < 60)
+            pairs[n_pairs++] = words[i];
+    }
     if ((how & 0x08) != 0)
         text_meta_spm(m, n > 0 ? hostile : extra, n > 0 ? n : sizeof extra / sizeof extra[0]);
     else
-        text_meta_bpe(m, pres[how & 7], n > 0 ? words : merges,
-                      n > 0 ? n : sizeof merges / sizeof merges[0], n > 0 ? hostile : extra,
+        text_meta_bpe(m, pres[how & 7], n > 0 ? pairs : merges,
+                      n > 0 ? n_pairs : sizeof merges / sizeof merges[0], n > 0 ? hostile : extra,
                       n > 0 ? n : 2);
 }
 
