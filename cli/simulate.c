@@ -6,6 +6,7 @@
 #include "cli/simulate.h"
 
 #include "cli/options.h"
+#include "cli/policy_spec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,64 +83,9 @@ static const struct cli_option options[] = {
     {.name = NULL},
 };
 
-/* Short names of what the two policy plugins can do. */
-static const struct {
-    const char *name, *plugin, *key;
-} known[] = {
-    {"layer", "policy_static", "mode"},          {"expert", "policy_static", "mode"},
-    {"stream", "policy_static", "mode"},         {"density", "policy_static", "mode"},
-    {"alg1", "policy_static", "mode"},           {"paper", "policy_dp", "algorithm"},
-    {"paper-literal", "policy_dp", "algorithm"}, {"repaired", "policy_dp", "algorithm"},
-    {"backlog", "policy_dp", "algorithm"},       {"backlog-co", "policy_dp", "algorithm"},
-};
-
 static void say(void *policy, const char *text)
 {
     cli_warn("%s: %s", (const char *)policy, text);
-}
-
-/* "NAME[:MODE][/static|/sync]" to settings of the configuration and a way to run. */
-static int choose(const char *spec, struct atsi_sim_params *p)
-{
-    char name[64], setting[128];
-    const char *slash = strchr(spec, '/'), *colon = strchr(spec, ':');
-    size_t n = slash != NULL ? (size_t)(slash - spec) : strlen(spec);
-    const char *key = NULL, *plugin = NULL, *mode;
-    if (n == 0 || n >= sizeof name)
-        return cli_fail(CLI_USAGE, "--policy: \"%.60s\" is no policy", spec);
-    (void)snprintf(name, sizeof name, "%.*s", (int)n, spec);
-    p->mode = ATSI_SIM_FULL;
-    if (slash != NULL && strcmp(slash, "/static") == 0)
-        p->mode = ATSI_SIM_STATIC;
-    else if (slash != NULL && strcmp(slash, "/sync") == 0)
-        p->mode = ATSI_SIM_SYNC;
-    else if (slash != NULL)
-        return cli_fail(CLI_USAGE, "--policy %.60s: expected /static or /sync", spec);
-    mode = name;
-    if (colon != NULL && (size_t)(colon - spec) < n) {
-        name[colon - spec] = '\0';
-        mode = name + (colon - spec) + 1;
-        plugin = name;
-        key = strcmp(name, "policy_static") == 0 ? "mode" : "algorithm";
-    }
-    for (size_t i = 0; plugin == NULL && i < sizeof known / sizeof known[0]; i++)
-        if (strcmp(known[i].name, name) == 0) {
-            plugin = known[i].plugin;
-            key = known[i].key;
-        }
-    if (plugin == NULL)
-        plugin = name;
-    if (!cli_override("policy.name", plugin))
-        return CLI_USAGE;
-    if (key == NULL)
-        return CLI_OK;
-    (void)snprintf(setting, sizeof setting, "plugin.%s.%s", plugin, key);
-    if (!cli_override(setting, mode))
-        return CLI_USAGE;
-    if (strcmp(plugin, "policy_static") == 0 &&
-        !cli_override("plugin.policy_static.overlap", p->mode == ATSI_SIM_SYNC ? "off" : "on"))
-        return CLI_USAGE;
-    return CLI_OK;
 }
 
 static int simulate_one(struct sim_row *row, struct atsi_sim_params *p)
@@ -147,7 +93,7 @@ static int simulate_one(struct sim_row *row, struct atsi_sim_params *p)
     struct atsi_err err = ATSI_ERR_INIT;
     struct atsi_runtime *rt = NULL;
     size_t before = cli_common.n_overrides;
-    int code = choose(row->policy, p), rc;
+    int code = cli_policy_spec(row->policy, &p->mode), rc;
     if (code == CLI_OK)
         code = cli_runtime(&rt);
     if (code == CLI_OK) {
@@ -176,25 +122,6 @@ static int parse_load(struct atsi_sim_params *p)
     return CLI_OK;
 }
 
-static int parse_vram(struct atsi_sim_params *p)
-{
-    static const struct {
-        const char *name;
-        double bytes;
-    } unit[] = {{"", 1}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}};
-    char *end;
-    double v;
-    if (vram == NULL)
-        return CLI_OK;
-    v = strtod(vram, &end);
-    for (size_t i = 0; i < sizeof unit / sizeof unit[0] && end != vram; i++)
-        if (strcmp(end, unit[i].name) == 0 && v > 0 && v * unit[i].bytes < 1e16) {
-            p->vram_bytes = (uint64_t)(v * unit[i].bytes);
-            return CLI_OK;
-        }
-    return cli_fail(CLI_USAGE, "--vram %.40s: expected a size such as 6GiB", vram);
-}
-
 static int fill_params(struct atsi_sim_params *p)
 {
     uint32_t prompt = prefill != 0 ? (uint32_t)prefill : 2048;
@@ -219,7 +146,7 @@ static int fill_params(struct atsi_sim_params *p)
                                                  : ATSI_SIM_MEASURED,
                                   .say = say};
     code = parse_load(p);
-    return code == CLI_OK ? parse_vram(p) : code;
+    return code == CLI_OK ? cli_size("--vram", vram, &p->vram_bytes) : code;
 }
 
 static int run_all(struct sim_row *rows, size_t n, struct atsi_sim_params *p)
