@@ -53,6 +53,8 @@ static json_t *memory_json(const struct atsi_plan_memory *m, bool *ok)
              {"least_slots", m->least_slots},
              {"missing_vram", m->missing_vram},
              {"missing_ram", m->missing_ram},
+             {"enough_vram", m->enough_vram},
+             {"enough_ram", m->enough_ram},
              {"fits_context", m->fits_ctx},
              {"context_max", m->ctx_max}};
     json_t *o = json_object();

@@ -164,16 +164,15 @@ int plan_print(const struct plan_show *v)
 static void print_changes(const struct atsi_plan_memory *m)
 {
     (void)printf("\nany one of these would fit:\n");
-    if (m->missing_vram > 0)
-        (void)printf("  --vram %.0fMiB, %.0f MiB more\n", ceil(plan_mib(m->vram + m->missing_vram)),
-                     ceil(plan_mib(m->missing_vram)));
-    if (m->missing_ram > 0 && m->missing_vram == 0)
-        (void)printf("  --ram %.0fMiB, or --vram %.0fMiB: %.0f MiB more\n",
-                     ceil(plan_mib(m->ram + m->missing_ram)),
-                     ceil(plan_mib(m->vram + m->missing_ram)), ceil(plan_mib(m->missing_ram)));
+    if (m->enough_vram > m->vram)
+        (void)printf("  --vram %.0fMiB, %.0f MiB more\n", ceil(plan_mib(m->enough_vram)),
+                     ceil(plan_mib(m->enough_vram - m->vram)));
+    if (m->enough_ram > m->ram)
+        (void)printf("  --ram %.0fMiB, %.0f MiB more\n", ceil(plan_mib(m->enough_ram)),
+                     ceil(plan_mib(m->enough_ram - m->ram)));
     if (m->fits_ctx > 0)
         (void)printf("  -c %u: smaller caches (now for %u positions)\n", m->fits_ctx, m->ctx_max);
-    if (m->missing_vram > 0 && m->pinned_weights + m->pinned_caches > 0)
+    if (m->missing_vram > 0 && m->missing_ram == 0)
         (void)printf("  fewer pins to the GPU, by %.0f MiB\n", ceil(plan_mib(m->missing_vram)));
 }
 

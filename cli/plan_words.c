@@ -62,12 +62,16 @@ void plan_short_name(const struct atsi_plan_item *it, char out[64])
 {
     static const char tail[] = ".weight";
     const char *name = it->name, *rest = NULL;
-    char *cut;
+    char *cut, suffix[16];
     if (strncmp(name, "blk.", 4) == 0)
         rest = after_number(name + 4, it->layer);
     else if (name[0] == 'L')
         rest = after_number(name + 1, it->layer);
     (void)snprintf(out, 64, "%s", rest != NULL ? rest : name);
+    (void)snprintf(suffix, sizeof suffix, "-%d", it->layer);
+    cut = strrchr(out, '-');
+    if (cut != NULL && strcmp(cut, suffix) == 0) /* values of graphs: "kqv_out-7" */
+        *cut = '\0';
     cut = strstr(out, tail);
     if (cut != NULL) /* what follows, the number of a tile, stays */
         memmove(cut, cut + sizeof tail - 1, strlen(cut + sizeof tail - 1) + 1);

@@ -106,13 +106,21 @@ static uint64_t over(uint64_t need, uint64_t have)
     return need > have ? need - have : 0;
 }
 
-/* What must be on the accelerator, and what is left for the host when the accelerator is full. */
+/* What must be on the accelerator, what is left for the host when that is full, and what would do.
+ */
 static void find_missing(struct atsi_plan_memory *m)
 {
-    uint64_t total = m->all_weights + m->cache, room = over(m->vram, m->least_slots);
-    uint64_t host = over(total, room), pinned = m->host_weights + m->host_caches;
-    m->missing_vram = over(m->pinned_weights + m->pinned_caches + m->least_slots, m->vram);
-    m->missing_ram = m->ram != 0 ? over(host > pinned ? host : pinned, m->ram) : 0;
+    uint64_t total = m->all_weights + m->cache + m->least_slots;
+    uint64_t there = m->pinned_weights + m->pinned_caches + m->least_slots;
+    uint64_t here = m->host_weights + m->host_caches, spill = over(total, m->vram), more;
+    m->missing_vram = over(there, m->vram);
+    m->missing_ram = m->ram != 0 ? over(spill > here ? spill : here, m->ram) : 0;
+    m->enough_vram = m->enough_ram = 0;
+    more = m->ram != 0 ? over(spill, m->ram) : 0;
+    if (m->ram == 0 || here <= m->ram)
+        m->enough_vram = m->vram + (more > m->missing_vram ? more : m->missing_vram);
+    if (m->missing_vram == 0 && m->ram != 0)
+        m->enough_ram = m->ram + m->missing_ram;
 }
 
 static bool fits(const struct atsi_plan_report *r, uint32_t ctx_max)

@@ -106,10 +106,13 @@ static bool try_place(struct atsi_rounds *r, const struct atsi_policy_use *use)
 static int check_given(struct atsi_rounds *r, struct atsi_err *err)
 {
     const struct atsi_answer *const *given = r->p.given->phase;
-    int rc = atsi_check_placement(r->q, &given[0]->place, err);
+    struct atsi_err why = ATSI_ERR_INIT;
+    int rc = atsi_check_placement(r->q, &given[0]->place, &why);
     for (uint32_t f = 0; f < 2 && rc == ATSI_OK; f++)
-        rc = atsi_check_schedule(r->q, f, given[0]->placed, &given[f]->schedule, err);
-    return rc;
+        rc = atsi_check_schedule(r->q, f, given[0]->placed, &given[f]->schedule, &why);
+    return rc == ATSI_OK ? ATSI_OK
+                         : atsi_fail(err, rc == ATSI_ENOMEM ? rc : ATSI_ECONF,
+                                     "the saved plan cannot be used here: %.400s", why.msg);
 }
 
 static void take_placement(struct atsi_rounds *r, const struct atsi_placement *from)

@@ -84,6 +84,8 @@ struct atsi_plan_memory {
      * weight that can be streamed. */
     uint64_t pinned_weights, pinned_caches, least_slots;
     uint64_t missing_vram, missing_ram; /* when it does not fit: so much more is needed */
+    uint64_t enough_vram;               /* a budget with which it would fit; 0: none would */
+    uint64_t enough_ram;                /* likewise, a limit for the host */
     uint32_t fits_ctx;                  /* with caches for so many positions it would; 0: never */
     uint32_t ctx_max;                   /* positions that caches are sized for */
 };
