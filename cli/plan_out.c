@@ -139,9 +139,9 @@ static void print_prediction(const struct plan_show *v)
                  s->tpot_ns > 0 ? 1e9 / (double)s->tpot_ns : 0.0, s->decode.ctx);
     print_phase("prefill", v, &s->prefill);
     print_phase("decode", v, &s->decode);
-    (void)printf("the GPU's memory budget %s\n", s->vram_binds != 0
-                                                     ? "binds: items that gain there have no room"
-                                                     : "does not bind");
+    (void)printf("the GPU's memory budget %s\n",
+                 s->vram_binds != 0 ? "binds: not all items that gain there have room"
+                                    : "does not bind");
     print_more(v);
     if (s->refused > 0)
         (void)printf("%u answers of policies were refused; what is shown is the fallback's\n",

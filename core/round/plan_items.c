@@ -72,7 +72,7 @@ static uint32_t reason(const struct atsi_plan_item *it, uint64_t left)
 
 void atsi_plan_decide(struct atsi_plan_report *r)
 {
-    uint64_t left = r->summary.memory.left;
+    uint64_t left = r->summary.memory.left, outside = 0;
     for (uint32_t i = 0; i < r->run.items->n; i++) {
         struct atsi_plan_item *it = &r->items[i];
         it->device = r->answer[0]->placed[i];
@@ -83,9 +83,10 @@ void atsi_plan_decide(struct atsi_plan_report *r)
             it->after[f] = it->promoted[f] != 0 ? s->after[i] : -1;
         }
         it->reason = reason(it, left);
-        if (it->device == ATSI_DEVICE_HOST && it->pinned < 0 && gains(it) && it->bytes > left)
-            r->summary.vram_binds = 1;
+        if (it->device == ATSI_DEVICE_HOST && it->pinned < 0 && gains(it))
+            outside += it->bytes;
     }
+    r->summary.vram_binds = outside > left;
 }
 
 /* ---------------------------------------------------------------- limits */

@@ -100,7 +100,7 @@ struct atsi_plan_summary {
     uint64_t tpot_ns;      /* per generated token */
     uint64_t machine_dram; /* bytes per second */
     uint32_t n_resident;   /* items on the accelerator */
-    uint32_t vram_binds;   /* 1: some item that would gain there has no room */
+    uint32_t vram_binds;   /* 1: not all items that would gain there have room */
     uint32_t refused;      /* answers of policies that were refused */
     uint32_t reused;       /* 1: from a saved plan */
     uint32_t prompt, generated;
