@@ -179,22 +179,23 @@ static void print_changes(const struct atsi_plan_memory *m)
 int plan_print_no_fit(const struct plan_show *v)
 {
     const struct atsi_plan_memory *m = &v->sum->memory;
+    bool tight = m->missing_vram > 0;
+    uint64_t slots = tight ? m->least_slots : m->slots;
     (void)printf("%s on %s does not fit\n\n", v->sum->model, v->sum->machine);
     (void)printf("%-44s %12s %12s\n", "", "needs MiB", "budget MiB");
     (void)printf("%-44s %12.1f\n", "GPU: weights pinned there", plan_mib(m->pinned_weights));
     (void)printf("%-44s %12.1f\n", "GPU: KV caches and states pinned there",
                  plan_mib(m->pinned_caches));
-    (void)printf("%-44s %12.1f\n", "GPU: two slots of the smallest weight",
-                 plan_mib(m->least_slots));
+    (void)printf("%-44s %12.1f\n",
+                 tight ? "GPU: two slots of the smallest weight" : "GPU: temporary slots",
+                 plan_mib(slots));
     (void)printf("%-44s %12.1f %12.1f\n", "GPU together",
-                 plan_mib(m->pinned_weights + m->pinned_caches + m->least_slots),
-                 plan_mib(m->vram));
+                 plan_mib(m->pinned_weights + m->pinned_caches + slots), plan_mib(m->vram));
     (void)printf("%-44s %12.1f\n", "model: weights", plan_mib(m->all_weights));
     (void)printf("%-44s %12.1f\n", "model: KV caches and states", plan_mib(m->cache));
     if (m->ram != 0)
         (void)printf("%-44s %12.1f %12.1f\n", "GPU and host together",
-                     plan_mib(m->all_weights + m->cache + m->least_slots),
-                     plan_mib(m->vram + m->ram));
+                     plan_mib(m->all_weights + m->cache + slots), plan_mib(m->vram + m->ram));
     print_changes(m);
     return CLI_NO_FIT;
 }

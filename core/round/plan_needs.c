@@ -151,6 +151,7 @@ int atsi_plan_needs(struct atsi_plan_report *r)
     sum_needs(r, (uint32_t)r->run.machine.ctx_max, m);
     find_missing(m);
     r->run.pinned_bytes = m->pinned_weights + m->pinned_caches;
+    m->slots = atsi_sim_slot_memory(&r->run);
     if (m->missing_vram == 0 && m->missing_ram == 0)
         return ATSI_OK;
     m->fits_ctx = largest_ctx(r, m->ctx_max);

@@ -52,7 +52,7 @@ static int decode(struct atsi_plan_report *r, struct atsi_sim_session *s, struct
 }
 
 /* Where no policy finds a legal placement everything stays on the host, rules or not. */
-static int check_pins(struct atsi_plan_report *r, const struct atsi_sim_session *s)
+int atsi_plan_check_placed(struct atsi_plan_report *r, const struct atsi_sim_session *s)
 {
     struct atsi_err why = ATSI_ERR_INIT;
     if (atsi_check_placement(s->told, atsi_rounds_placement(s->rounds), &why) == ATSI_OK)
@@ -64,7 +64,7 @@ static int check_pins(struct atsi_plan_report *r, const struct atsi_sim_session 
 /* Both phases and their bounds; refused answers are counted and said, as they always are. */
 static int try_rounds(struct atsi_plan_report *r, struct atsi_sim_session *s, struct trial *t)
 {
-    int rc = check_pins(r, s);
+    int rc = atsi_plan_check_placed(r, s);
     if (rc == ATSI_OK)
         rc = prefill(r, s, t);
     if (rc == ATSI_OK)
@@ -147,13 +147,13 @@ static int sum_up(struct atsi_plan_report *r, const struct atsi_sim_session *s,
 }
 
 /* Devices of its own for every trial: each starts from the same clock. */
-static int open_trial(struct atsi_plan_report *r, struct atsi_sim_session *s)
+int atsi_plan_open_trial(struct atsi_plan_report *r, struct atsi_sim_session *s)
 {
     int rc = atsi_sim_open_devices(&r->run);
     return rc == ATSI_OK ? atsi_sim_open_session(&r->run, true, true, s) : rc;
 }
 
-static void close_trial(struct atsi_plan_report *r, struct atsi_sim_session *s)
+void atsi_plan_close_trial(struct atsi_plan_report *r, struct atsi_sim_session *s)
 {
     atsi_sim_close_session(s);
     atsi_sim_close_devices(&r->run);
@@ -167,12 +167,12 @@ static int plan_once(struct atsi_plan_report *r)
     struct trial t = {0};
     int rc;
     r->run.policies.given = r->summary.reused != 0 ? &given : NULL;
-    rc = open_trial(r, &s);
+    rc = atsi_plan_open_trial(r, &s);
     if (rc == ATSI_OK)
         rc = try_rounds(r, &s, &t);
     if (rc == ATSI_OK)
         rc = sum_up(r, &s, &t);
-    close_trial(r, &s);
+    atsi_plan_close_trial(r, &s);
     r->run.policies.given = NULL;
     return rc;
 }
@@ -285,6 +285,8 @@ static int make(struct atsi_plan_report *r, const struct atsi_plan_params *p)
     r->made_for[1] = p->generated;
     r->made_for[2] = p->ctx;
     fit = atsi_plan_needs(r);
+    if (fit != ATSI_OK && fit != ATSI_ENOFIT)
+        return fit;
     rc = describe(r);
     name_things(r);
     if (rc == ATSI_OK)
@@ -294,7 +296,11 @@ static int make(struct atsi_plan_report *r, const struct atsi_plan_params *p)
         r->summary.reused = 1;
         (void)snprintf(r->summary.policy, sizeof r->summary.policy, "%s", r->key.policy);
     }
-    return rc == ATSI_OK ? plan_once(r) : rc;
+    if (rc == ATSI_OK)
+        rc = plan_once(r);
+    if (rc == ATSI_ENOFIT)
+        atsi_plan_suggest(r);
+    return rc;
 }
 
 /* ---------------------------------------------------------------- the interface */
@@ -344,7 +350,7 @@ static int time_trial(struct atsi_plan_report *r, struct atsi_plan_times *out)
     struct atsi_sim_session s = {0};
     struct trial t = {0};
     const int32_t *placed;
-    int rc = open_trial(r, &s);
+    int rc = atsi_plan_open_trial(r, &s);
     if (rc == ATSI_OK)
         rc = try_rounds(r, &s, &t);
     if (rc == ATSI_OK) {
@@ -355,7 +361,7 @@ static int time_trial(struct atsi_plan_report *r, struct atsi_plan_times *out)
         for (uint32_t i = 0; i < r->run.items->n; i++)
             out->n_resident += placed[i] == ATSI_DEVICE_ACCEL;
     }
-    close_trial(r, &s);
+    atsi_plan_close_trial(r, &s);
     return rc;
 }
 

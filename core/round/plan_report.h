@@ -37,6 +37,17 @@ int atsi_plan_needs(struct atsi_plan_report *r);
 int atsi_plan_regions(struct atsi_plan_report *r);
 bool atsi_plan_is_cache(const struct atsi_work *w);
 
+/* ---- plan_report.c */
+/* A session with devices of its own; half-opened ones are closed too. */
+int atsi_plan_open_trial(struct atsi_plan_report *r, struct atsi_sim_session *s);
+void atsi_plan_close_trial(struct atsi_plan_report *r, struct atsi_sim_session *s);
+/* ATSI_ENOFIT: no policy found a legal placement. */
+int atsi_plan_check_placed(struct atsi_plan_report *r, const struct atsi_sim_session *s);
+
+/* ---- plan_fit.c */
+/* After ATSI_ENOFIT: enough_vram, enough_ram and fits_ctx, each tried; 0 where nothing helps. */
+void atsi_plan_suggest(struct atsi_plan_report *r);
+
 /* ---- plan_items.c */
 /* Everything but decisions. */
 void atsi_plan_describe(struct atsi_plan_report *r, const struct atsi_question *q);
