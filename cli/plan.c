@@ -88,14 +88,14 @@ static void say(void *who, const char *text)
 }
 
 /* ---------------------------------------------------------------- parameters */
-/* "PATTERN=cpu" in place; the pattern's text is [owned: free]. */
-static int parse_pin(const char *text, struct atsi_plan_pin *out)
+/* "PATTERN=cpu" to a pin; *pattern_out: its text. [owned: free] */
+static int parse_pin(const char *text, struct atsi_plan_pin *out, char **pattern_out)
 {
     const char *eq = strrchr(text, '=');
     if (eq == NULL || eq == text || (strcmp(eq, "=cpu") != 0 && strcmp(eq, "=gpu") != 0))
         return cli_fail(CLI_USAGE, "--pin %.60s: expected PATTERN=cpu or PATTERN=gpu", text);
     out->device = strcmp(eq, "=gpu") == 0;
-    out->pattern = strndup(text, (size_t)(eq - text));
+    out->pattern = *pattern_out = strndup(text, (size_t)(eq - text));
     return out->pattern != NULL ? CLI_OK : cli_fail(CLI_RUN_ERROR, "out of memory");
 }
 
@@ -107,7 +107,7 @@ static uint32_t setting(const char *key)
     return n > 0 && n <= INT32_MAX ? (uint32_t)n : 0;
 }
 
-static int fill_params(struct atsi_plan_params *p, struct atsi_plan_pin *pin)
+static int fill_params(struct atsi_plan_params *p, struct atsi_plan_pin *pin, char **pattern)
 {
     const char *model = shape != NULL ? shape : cli_option_value("model.path");
     uint32_t tokens = prompt != 0 ? (uint32_t)prompt : 2048;
@@ -140,7 +140,7 @@ static int fill_params(struct atsi_plan_params *p, struct atsi_plan_pin *pin)
     if (code == CLI_OK)
         code = cli_size("--ram", ram, &p->ram_bytes);
     for (size_t k = 0; k < pins.n && code == CLI_OK; k++)
-        code = parse_pin(pins.items[k], &pin[k]);
+        code = parse_pin(pins.items[k], &pin[k], &pattern[k]);
     return code;
 }
 
@@ -243,6 +243,7 @@ static int plan(struct atsi_runtime *rt, const struct atsi_plan_params *p)
 static int run(int argc, char **argv)
 {
     struct atsi_plan_pin pin[CLI_MAX_TEXTS] = {{NULL, 0}};
+    char *pattern[CLI_MAX_TEXTS] = {NULL};
     struct atsi_runtime *rt = NULL;
     struct atsi_plan_params p;
     int n_pos = 0, code = cli_parse(&cli_cmd_plan, options, argc, argv, &n_pos);
@@ -251,7 +252,7 @@ static int run(int argc, char **argv)
     if (n_pos > 0)
         return cli_fail(CLI_USAGE, "unexpected argument \"%.60s\"", argv[1]);
     cli_catch_signals();
-    code = fill_params(&p, pin);
+    code = fill_params(&p, pin, pattern);
     if (code == CLI_OK)
         code = choose_policy();
     if (code == CLI_OK)
@@ -260,8 +261,8 @@ static int run(int argc, char **argv)
         code = plan(rt, &p);
         atsi_runtime_close(rt);
     }
-    for (size_t k = 0; k < pins.n; k++)
-        free((void *)(uintptr_t)pin[k].pattern);
+    for (size_t k = 0; k < CLI_MAX_TEXTS; k++)
+        free(pattern[k]);
     return code;
 }
 

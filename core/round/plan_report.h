@@ -57,7 +57,7 @@ void atsi_plan_decide(struct atsi_plan_report *r);
 void atsi_plan_find_limit(const struct atsi_plan_report *r, uint32_t phase,
                           struct atsi_plan_phase *out);
 
-/* ---- plan_file.c */
+/* ---- plan_file.c, plan_load.c */
 /* The key of what is at hand; policy: the name when p has none. */
 int atsi_plan_key_make(struct atsi_plan_report *r, const struct atsi_plan_params *p,
                        const char *policy);
