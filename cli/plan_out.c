@@ -163,7 +163,11 @@ int plan_print(const struct plan_show *v)
 /* ---------------------------------------------------------------- what does not fit */
 static void print_changes(const struct atsi_plan_memory *m)
 {
-    (void)printf("\nany one of these would fit:\n");
+    bool pins = m->missing_vram > 0 && m->missing_ram == 0 &&
+                m->pinned_weights + m->pinned_caches >= m->missing_vram;
+    bool any = m->enough_vram > m->vram || m->enough_ram > m->ram || m->fits_ctx > 0 || pins;
+    (void)printf("\n%s\n", any ? "any one of these would fit:"
+                               : "no change of one budget or of the context alone would do");
     if (m->enough_vram > m->vram)
         (void)printf("  --vram %.0fMiB, %.0f MiB more\n", ceil(plan_mib(m->enough_vram)),
                      ceil(plan_mib(m->enough_vram - m->vram)));
@@ -172,7 +176,7 @@ static void print_changes(const struct atsi_plan_memory *m)
                      ceil(plan_mib(m->enough_ram - m->ram)));
     if (m->fits_ctx > 0)
         (void)printf("  -c %u: smaller caches (now for %u positions)\n", m->fits_ctx, m->ctx_max);
-    if (m->missing_vram > 0 && m->missing_ram == 0)
+    if (pins)
         (void)printf("  fewer pins to the GPU, by %.0f MiB\n", ceil(plan_mib(m->missing_vram)));
 }
 

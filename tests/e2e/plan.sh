@@ -109,6 +109,9 @@ expect "picture nowhere" 1 "" "cannot write the picture" $dense --svg no/such/a.
 
 expect "too many pins" 3 "GPU together *290.0 *200.0" "must hold 290.0 MiB" $dense --vram 200MiB --pin "*.attn=gpu" --pin "*.gate=gpu"
 has "any one of these would fit" "--vram 290MiB, 90 MiB more" "-c 256: smaller caches (now for 4096" "fewer pins"
+expect "no room for slots" 3 "--vram 2MiB" "must hold 2.0 MiB" $dense --vram 1MiB
+grep -q "fewer pins" out && fail "no room for slots: advises fewer pins, there are none"
+expect "no one change" 3 "no change of one budget" "" $dense --vram 200MiB --pin "*.gate=gpu" --pin "*head=gpu" --pin "*=cpu" --ram 100MiB
 expect "too little RAM" 3 "GPU and host together" "180.5 MiB too few" $dense --ram 100MiB
 has "--ram 343MiB, 243 MiB more" "--vram 821MiB, 245 MiB more" "GPU and host together *918.5 *676.0"
 expect "a little too little RAM" 3 "GPU and host together *918.5 *876.0" "no policy found a placement" $dense --ram 300MiB
