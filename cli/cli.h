@@ -95,7 +95,8 @@ void cli_exit_on_signal(bool on);
 /* Flushes stdout; a failed write (closed pipe, full disk) gives CLI_RUN_ERROR. */
 int cli_finish_stdout(int code);
 
-/* "6GiB", "512MiB", "64KiB" or bytes, up to 1e16; an exit code, prints what was wrong. */
+/* "6GiB", "512MiB", "64KiB" or bytes, 1 to 1e16; text NULL: *bytes stays.  An exit code, prints
+ * what was wrong. */
 int cli_parse_size(const char *option, const char *text, uint64_t *bytes);
 /* Human-readable bytes ("4.2 GiB") into buf; returns buf. */
 const char *cli_bytes(uint64_t bytes, char buf[32]);
@@ -103,6 +104,6 @@ const char *cli_bytes(uint64_t bytes, char buf[32]);
 extern const struct cli_command cli_cmd_run, cli_cmd_chat, cli_cmd_perplexity, cli_cmd_logits,
     cli_cmd_tokenize, cli_cmd_inspect, cli_cmd_bench, cli_cmd_kernels, cli_cmd_plugins,
     cli_cmd_topology, cli_cmd_config, cli_cmd_doctor, cli_cmd_policy, cli_cmd_template,
-    cli_cmd_simulate, cli_cmd_profile;
+    cli_cmd_simulate, cli_cmd_profile, cli_cmd_plan;
 
 #endif

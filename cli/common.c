@@ -238,17 +238,20 @@ int cli_model(struct atsi_runtime *rt, bool no_weights, struct atsi_model **out)
     return rc == ATSI_OK ? CLI_OK : cli_fail_status(rc, &err);
 }
 
-int cli_parse_size(const char *option, const char *text, uint64_t *bytes)
+int cli_parse_size(const char *option, const char *text, uint64_t *bytes_out)
 {
     static const struct {
         const char *name;
         double bytes;
     } unit[] = {{"", 1}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}};
     char *end;
-    double v = strtod(text, &end);
+    double v;
+    if (text == NULL)
+        return CLI_OK;
+    v = strtod(text, &end);
     for (size_t i = 0; i < sizeof unit / sizeof unit[0] && end != text; i++)
-        if (strcmp(end, unit[i].name) == 0 && v > 0 && v * unit[i].bytes < 1e16) {
-            *bytes = (uint64_t)(v * unit[i].bytes);
+        if (strcmp(end, unit[i].name) == 0 && v * unit[i].bytes >= 1 && v * unit[i].bytes < 1e16) {
+            *bytes_out = (uint64_t)(v * unit[i].bytes);
             return CLI_OK;
         }
     return cli_fail(CLI_USAGE, "%s %.40s: expected a size such as 6GiB", option, text);

@@ -2,6 +2,8 @@
  * Finding shipped machine profiles and model shapes: installed, or in the source tree. */
 #include "cli/profiles.h"
 
+#include "cli/options.h"
+
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,4 +60,24 @@ int cli_profile_find(const char *kind, const char *option, const char *word, cha
                     "%s %.200s: no such file, and no shipped profile%s%s%s (there are: %s)", option,
                     word, best[0] != '\0' ? "; did you mean \"" : "", best,
                     best[0] != '\0' ? "\"?" : "", list[0] != '\0' ? list : "none");
+}
+
+int cli_profile_files(const char *machine, const char *shape, char machine_out[PATH_MAX],
+                      char model_out[PATH_MAX])
+{
+    const char *file = cli_option_value("model.path"), *path;
+    int n, code;
+    if (machine == NULL)
+        return cli_fail(CLI_USAGE, "--machine is needed: a file, or a name such as laptop-rtx3060; "
+                                   "`atsinfer profile` measures this machine");
+    if (shape == NULL && file == NULL)
+        return cli_fail(CLI_USAGE, "-m MODEL or --shape SHAPE is needed");
+    if (shape != NULL && file != NULL)
+        return cli_fail(CLI_USAGE, "-m and --shape both name a model: give one");
+    code = cli_profile_find("machines", "--machine", machine, machine_out);
+    if (code != CLI_OK || shape != NULL)
+        return code != CLI_OK ? code : cli_profile_find("models", "--shape", shape, model_out);
+    path = cli_find_model(file);
+    n = path != NULL ? snprintf(model_out, PATH_MAX, "%s", path) : 0;
+    return n > 0 && n < PATH_MAX ? CLI_OK : CLI_USAGE;
 }

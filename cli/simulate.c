@@ -6,6 +6,7 @@
 #include "cli/simulate.h"
 
 #include "cli/options.h"
+#include "cli/policy_spec.h"
 #include "cli/profiles.h"
 
 #include <stdlib.h>
@@ -88,64 +89,9 @@ static const struct cli_option options[] = {
     {.name = NULL},
 };
 
-/* Short names of what the two policy plugins can do. */
-static const struct {
-    const char *name, *plugin, *key;
-} known[] = {
-    {"layer", "policy_static", "mode"},          {"expert", "policy_static", "mode"},
-    {"stream", "policy_static", "mode"},         {"density", "policy_static", "mode"},
-    {"alg1", "policy_static", "mode"},           {"paper", "policy_dp", "algorithm"},
-    {"paper-literal", "policy_dp", "algorithm"}, {"repaired", "policy_dp", "algorithm"},
-    {"backlog", "policy_dp", "algorithm"},       {"backlog-co", "policy_dp", "algorithm"},
-};
-
 static void say(void *policy, const char *text)
 {
     cli_warn("%s: %s", (const char *)policy, text);
-}
-
-/* "NAME[:MODE][/static|/sync]" to settings of the configuration and a way to run. */
-static int choose(const char *spec, struct atsi_sim_params *p)
-{
-    char name[64], setting[128];
-    const char *slash = strchr(spec, '/'), *colon = strchr(spec, ':');
-    size_t n = slash != NULL ? (size_t)(slash - spec) : strlen(spec);
-    const char *key = NULL, *plugin = NULL, *mode;
-    if (n == 0 || n >= sizeof name)
-        return cli_fail(CLI_USAGE, "--policy: \"%.60s\" is no policy", spec);
-    (void)snprintf(name, sizeof name, "%.*s", (int)n, spec);
-    p->mode = ATSI_SIM_FULL;
-    if (slash != NULL && strcmp(slash, "/static") == 0)
-        p->mode = ATSI_SIM_STATIC;
-    else if (slash != NULL && strcmp(slash, "/sync") == 0)
-        p->mode = ATSI_SIM_SYNC;
-    else if (slash != NULL)
-        return cli_fail(CLI_USAGE, "--policy %.60s: expected /static or /sync", spec);
-    mode = name;
-    if (colon != NULL && (size_t)(colon - spec) < n) {
-        name[colon - spec] = '\0';
-        mode = name + (colon - spec) + 1;
-        plugin = name;
-        key = strcmp(name, "policy_static") == 0 ? "mode" : "algorithm";
-    }
-    for (size_t i = 0; plugin == NULL && i < sizeof known / sizeof known[0]; i++)
-        if (strcmp(known[i].name, name) == 0) {
-            plugin = known[i].plugin;
-            key = known[i].key;
-        }
-    if (plugin == NULL)
-        plugin = name;
-    if (!cli_override("policy.name", plugin))
-        return CLI_USAGE;
-    if (key == NULL)
-        return CLI_OK;
-    (void)snprintf(setting, sizeof setting, "plugin.%s.%s", plugin, key);
-    if (!cli_override(setting, mode))
-        return CLI_USAGE;
-    if (strcmp(plugin, "policy_static") == 0 &&
-        !cli_override("plugin.policy_static.overlap", p->mode == ATSI_SIM_SYNC ? "off" : "on"))
-        return CLI_USAGE;
-    return CLI_OK;
 }
 
 static int simulate_one(struct sim_row *row, struct atsi_sim_params *p)
@@ -153,7 +99,7 @@ static int simulate_one(struct sim_row *row, struct atsi_sim_params *p)
     struct atsi_err err = ATSI_ERR_INIT;
     struct atsi_runtime *rt = NULL;
     size_t before = cli_common.n_overrides;
-    int code = choose(row->policy, p), rc;
+    int code = cli_policy_spec(row->policy, &p->mode), rc;
     if (code == CLI_OK)
         code = cli_runtime(&rt);
     if (code == CLI_OK) {
@@ -184,29 +130,10 @@ static int parse_load(struct atsi_sim_params *p)
     return CLI_OK;
 }
 
-/* Paths of the machine and of the shape or model. */
-static int find_files(void)
-{
-    const char *file = cli_option_value("model.path"), *path;
-    int n, code;
-    if (machine == NULL)
-        return cli_fail(CLI_USAGE, "--machine is needed: a file, or a name such as laptop-rtx3060");
-    if (model == NULL && file == NULL)
-        return cli_fail(CLI_USAGE, "-m MODEL or --shape SHAPE is needed");
-    if (model != NULL && file != NULL)
-        return cli_fail(CLI_USAGE, "-m and --shape both name a model: give one");
-    code = cli_profile_find("machines", "--machine", machine, machine_path);
-    if (code != CLI_OK || model != NULL)
-        return code != CLI_OK ? code : cli_profile_find("models", "--shape", model, model_path);
-    path = cli_find_model(file);
-    n = path != NULL ? snprintf(model_path, sizeof model_path, "%s", path) : 0;
-    return n > 0 && n < (int)sizeof model_path ? CLI_OK : CLI_USAGE;
-}
-
 static int fill_params(struct atsi_sim_params *p)
 {
     uint32_t prompt = prefill != 0 ? (uint32_t)prefill : 2048;
-    int code = find_files();
+    int code = cli_profile_files(machine, model, machine_path, model_path);
     if (code != CLI_OK)
         return code;
     *p = (struct atsi_sim_params){.struct_size = sizeof *p,
@@ -225,7 +152,7 @@ static int fill_params(struct atsi_sim_params *p)
                                                  : ATSI_SIM_MEASURED,
                                   .say = say};
     code = parse_load(p);
-    return code == CLI_OK && vram != NULL ? cli_parse_size("--vram", vram, &p->vram_bytes) : code;
+    return code == CLI_OK ? cli_parse_size("--vram", vram, &p->vram_bytes) : code;
 }
 
 static int run_all(struct sim_row *rows, size_t n, struct atsi_sim_params *p)

@@ -102,8 +102,47 @@ static bool try_place(struct atsi_rounds *r, const struct atsi_policy_use *use)
     return usable(r, "place", use, rc, 0, &why, legal);
 }
 
+/* Saved answers are taken whole or not at all. */
+static int check_given(struct atsi_rounds *r, struct atsi_err *err)
+{
+    const struct atsi_answer *const *given = r->p.given->phase;
+    struct atsi_err why = ATSI_ERR_INIT;
+    int rc = atsi_check_placement(r->q, &given[0]->place, &why);
+    for (uint32_t f = 0; f < 2 && rc == ATSI_OK; f++)
+        rc = atsi_check_schedule(r->q, f, given[0]->placed, &given[f]->schedule, &why);
+    return rc == ATSI_OK ? ATSI_OK
+                         : atsi_fail(err, rc == ATSI_ENOMEM ? rc : ATSI_ECONF,
+                                     "the saved plan cannot be used here: %.400s", why.msg);
+}
+
+static void take_placement(struct atsi_rounds *r, const struct atsi_placement *from)
+{
+    struct atsi_placement *to = &r->placement->place;
+    memcpy(to->device, from->device, r->q->items->n * sizeof *to->device);
+    memcpy(to->expert_slots, from->expert_slots, r->q->items->n * sizeof *to->expert_slots);
+    to->predicted_prefill_ns = from->predicted_prefill_ns;
+    to->predicted_decode_ns = from->predicted_decode_ns;
+}
+
+static void take_schedule(const struct atsi_rounds *r, const struct atsi_schedule *from,
+                          struct atsi_schedule *to)
+{
+    size_t n = r->q->items->n;
+    to->keep = 0;
+    to->n_transfers = from->n_transfers;
+    to->predicted_ns = from->predicted_ns;
+    memcpy(to->device, from->device, n * sizeof *to->device);
+    memcpy(to->order, from->order, n * sizeof *to->order);
+    memcpy(to->after, from->after, n * sizeof *to->after);
+    memcpy(to->slot, from->slot, n * sizeof *to->slot);
+}
+
 static void place(struct atsi_rounds *r)
 {
+    if (r->p.given != NULL) {
+        take_placement(r, &r->p.given->phase[0]->place);
+        return;
+    }
     if (try_place(r, &r->p.place) || try_place(r, &r->p.fallback))
         return;
     say(r, "no usable placement: everything stays on the host");
@@ -191,6 +230,13 @@ static bool new_schedule(struct atsi_rounds *r, const struct ask *a, uint64_t *t
 {
     const struct atsi_policy_use *uses[2] = {&r->p.schedule, &r->p.fallback};
     *took = 0;
+    if (r->p.given != NULL) {
+        if (r->phase[a->phase].planned)
+            return false;
+        take_schedule(r, &r->p.given->phase[a->phase]->schedule,
+                      &r->phase[a->phase].draft->schedule);
+        return true;
+    }
     for (int k = 0; k < 2 && r->p.dynamic; k++) {
         int got;
         if (uses[k]->ops == NULL || uses[k]->ops->schedule == NULL)
@@ -298,6 +344,8 @@ int atsi_rounds_open(struct atsi_question *q, const struct atsi_exec_devices *d,
     }
     if (rc == ATSI_OK)
         rc = atsi_exec_open(q, d, &r->exec, err);
+    if (rc == ATSI_OK && p->given != NULL)
+        rc = check_given(r, err);
     if (rc != ATSI_OK) {
         atsi_rounds_close(r);
         return rc;

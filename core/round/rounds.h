@@ -15,6 +15,11 @@ struct atsi_policy_use {
     const struct atsi_policy_ops *ops;
 };
 
+/* Answers made before, for both phases; their placements are the same. */
+struct atsi_rounds_given {
+    const struct atsi_answer *phase[2]; /* enum atsi_phase */
+};
+
 struct atsi_rounds_params {
     struct atsi_policy_use place, schedule, fallback; /* fallback.ops may be NULL */
     uint64_t time_limit_ns; /* of one answer, on the wall clock; 0: none */
@@ -22,6 +27,8 @@ struct atsi_rounds_params {
     bool frozen;            /* the first schedule of a phase stays, whatever is measured */
     void (*say)(void *ctx, const char *text); /* refusals; may be NULL */
     void *say_ctx;
+    /* Used instead of asking policies, as they are; NULL: ask.  An illegal one is an error. */
+    const struct atsi_rounds_given *given;
 };
 
 /* Sources of work and activation bytes per phase (enum atsi_phase). */

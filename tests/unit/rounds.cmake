@@ -4,3 +4,8 @@ set(sim ${PROJECT_SOURCE_DIR}/plugins/sim)
 atsinfer_test(test_rounds test_rounds.c scratch.c ${sim}/backend.c ${sim}/transfer.c ${sim}/world.c
   ${sim}/load.c)
 target_link_libraries(test_rounds PRIVATE atsi_core Threads::Threads ${CMAKE_DL_LIBS} m)
+
+# Plans as users ask for them, through the library
+atsinfer_test(test_plan test_plan.c scratch.c)
+target_link_libraries(test_plan PRIVATE atsinfer)
+add_dependencies(test_plan sim policy_dp policy_static)
