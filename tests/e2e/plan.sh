@@ -48,9 +48,9 @@ dense="plan $machine --shape $data/plan-dense.ini"
 experts="plan $machine --shape $data/plan-experts.ini"
 
 expect "plan --help" 0 "usage: atsinfer plan" "" plan --help
-expect "no machine" 2 "" "--machine FILE is needed" plan --shape "$data/plan-dense.ini"
-expect "no model" 2 "" "-m FILE or --shape FILE" plan $machine
-expect "no such machine" 1 "" "nowhere.ini" plan --machine nowhere.ini --shape "$data/plan-dense.ini"
+expect "no machine" 2 "" "--machine is needed" plan --shape "$data/plan-dense.ini"
+expect "no model" 2 "" "-m MODEL or --shape SHAPE" plan $machine
+expect "no such machine" 2 "" "nowhere.ini" plan --machine nowhere.ini --shape "$data/plan-dense.ini"
 expect "no such policy" 2 "" "is no policy" $dense --policy /static
 expect "another policy's name" 1 "" "there is no policy \"clever\"" $dense --policy clever
 expect "blocking policies" 2 "" "are for .atsinfer simulate" $dense --policy layer/sync
