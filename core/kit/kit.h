@@ -62,6 +62,8 @@ struct kit_seat {
     uint32_t now[ATSI_N_CLASSES];
     unsigned char junk; /* what scratch and arrays are filled with before a call */
     uint64_t took_ns;   /* by the last call */
+    bool watch;         /* ask for the next: */
+    bool input_changed; /* by a call, which may only read it */
     struct {
         bool planned;
         int32_t *in_force; /* [n] */
@@ -87,8 +89,6 @@ int kit_ask(struct kit_seat *s, uint32_t step, struct atsi_err *err);
 int kit_judge_answer(struct kit_seat *s, uint32_t step, struct atsi_err *err);
 /* Sum over everything the answer says. */
 uint64_t kit_answer_sum(const struct kit_seat *s, uint32_t step);
-/* Sum over all that a policy may read but not write. */
-uint64_t kit_input_sum(const struct kit_seat *s);
 /* An array whose guards are no longer what they were, or NULL. */
 const struct kit_lent *kit_overrun(const struct kit_seat *s);
 

@@ -124,6 +124,64 @@ void kit_seat_reset(struct kit_seat *s)
     s->phase[0].planned = s->phase[1].planned = false;
 }
 
+/* ---------------------------------------------------------------- sums */
+/* FNV-1a. */
+static uint64_t sum(uint64_t h, const void *data, size_t bytes)
+{
+    const unsigned char *p = data;
+    for (size_t i = 0; i < bytes; i++)
+        h = (h ^ p[i]) * UINT64_C(0x100000001B3);
+    return h;
+}
+#define SUM_START UINT64_C(0xCBF29CE484222325)
+
+/* Over all that a policy may read but not write. */
+static uint64_t input_sum(const struct kit_seat *s)
+{
+    const struct atsi_question *q = s->q;
+    size_t n = q->items->n, costs = ATSI_N_DEVICES * n * sizeof **q->now;
+    uint64_t h = sum(SUM_START, q->items->items, n * sizeof *q->items->items);
+    h = sum(h, q->items->ptrs, n * sizeof(const struct atsi_item *));
+    h = sum(h, q->items->edges, q->items->n_edges * sizeof *q->items->edges);
+    h = sum(h, q->now[0], costs);
+    h = sum(h, q->now[1], costs);
+    h = sum(h, q->budget, sizeof q->budget);
+    h = sum(h, q->slot_depth, sizeof q->slot_depth);
+    h = sum(h, q->slot_bytes, sizeof q->slot_bytes);
+    h = sum(h, &s->problem, sizeof s->problem);
+    h = sum(h, s->now, sizeof s->now);
+    for (int f = 0; f < 2; f++) {
+        h = sum(h, s->phase[f].then, sizeof s->phase[f].then);
+        h = sum(h, s->phase[f].in_force, n * sizeof *s->phase[f].in_force);
+    }
+    return h;
+}
+
+uint64_t kit_answer_sum(const struct kit_seat *s, uint32_t step)
+{
+    const struct atsi_schedule *a = &s->schedule;
+    uint64_t h = SUM_START;
+    if (step == 0) {
+        h = sum(h, s->lent[KIT_PLACE].at, s->lent[KIT_PLACE].bytes);
+        h = sum(h, s->lent[KIT_EXPERTS].at, s->lent[KIT_EXPERTS].bytes);
+        h = sum(h, &s->place.predicted_decode_ns, sizeof s->place.predicted_decode_ns);
+        return sum(h, &s->place.predicted_prefill_ns, sizeof s->place.predicted_prefill_ns);
+    }
+    h = sum(h, &a->keep, sizeof a->keep);
+    if (a->keep != 0)
+        return h;
+    h = sum(h, s->lent[KIT_DEVICE].at, s->lent[KIT_DEVICE].bytes);
+    for (uint32_t k = 0; k < a->n_transfers && k < a->n_items; k++) {
+        uint32_t i = a->order[k];
+        h = sum(h, &i, sizeof i);
+        if (i < a->n_items) {
+            h = sum(h, &a->after[i], sizeof a->after[i]);
+            h = sum(h, &a->slot[i], sizeof a->slot[i]);
+        }
+    }
+    return sum(h, &a->predicted_ns, sizeof a->predicted_ns);
+}
+
 /* ---------------------------------------------------------------- the series */
 /* Slowdowns are per mille: host, accelerator, activations, transfers. */
 static const struct {
@@ -210,7 +268,7 @@ static void fill_answer(struct kit_seat *s, uint32_t step)
 int kit_ask(struct kit_seat *s, uint32_t step, struct atsi_err *err)
 {
     struct atsi_round in;
-    uint64_t start;
+    uint64_t start, before;
     int rc;
     memcpy(s->now, steps[step].now, sizeof s->now);
     atsi_question_slow(s->q, s->now);
@@ -218,12 +276,14 @@ int kit_ask(struct kit_seat *s, uint32_t step, struct atsi_err *err)
     s->problem.scratch = s->lent[KIT_SCRATCH].at;
     fill_answer(s, step);
     fill_round(s, step, &in);
+    before = s->watch ? input_sum(s) : 0;
     start = now_ns();
     if (step == 0)
         rc = s->ops->place(&s->problem, &s->place, err);
     else
         rc = s->ops->schedule(&in, &s->schedule, err);
     s->took_ns = now_ns() - start;
+    s->input_changed = s->watch && input_sum(s) != before;
     return rc;
 }
 
@@ -247,61 +307,4 @@ int kit_judge_answer(struct kit_seat *s, uint32_t step, struct atsi_err *err)
     s->phase[phase].predicted_ns = s->schedule.predicted_ns;
     memcpy(s->phase[phase].then, s->now, sizeof s->now);
     return ATSI_OK;
-}
-
-/* ---------------------------------------------------------------- sums */
-/* FNV-1a. */
-static uint64_t sum(uint64_t h, const void *data, size_t bytes)
-{
-    const unsigned char *p = data;
-    for (size_t i = 0; i < bytes; i++)
-        h = (h ^ p[i]) * UINT64_C(0x100000001B3);
-    return h;
-}
-#define SUM_START UINT64_C(0xCBF29CE484222325)
-
-uint64_t kit_answer_sum(const struct kit_seat *s, uint32_t step)
-{
-    const struct atsi_schedule *a = &s->schedule;
-    uint64_t h = SUM_START;
-    if (step == 0) {
-        h = sum(h, s->lent[KIT_PLACE].at, s->lent[KIT_PLACE].bytes);
-        h = sum(h, s->lent[KIT_EXPERTS].at, s->lent[KIT_EXPERTS].bytes);
-        h = sum(h, &s->place.predicted_decode_ns, sizeof s->place.predicted_decode_ns);
-        return sum(h, &s->place.predicted_prefill_ns, sizeof s->place.predicted_prefill_ns);
-    }
-    h = sum(h, &a->keep, sizeof a->keep);
-    if (a->keep != 0)
-        return h;
-    h = sum(h, s->lent[KIT_DEVICE].at, s->lent[KIT_DEVICE].bytes);
-    for (uint32_t k = 0; k < a->n_transfers && k < a->n_items; k++) {
-        uint32_t i = a->order[k];
-        h = sum(h, &i, sizeof i);
-        if (i < a->n_items) {
-            h = sum(h, &a->after[i], sizeof a->after[i]);
-            h = sum(h, &a->slot[i], sizeof a->slot[i]);
-        }
-    }
-    return sum(h, &a->predicted_ns, sizeof a->predicted_ns);
-}
-
-uint64_t kit_input_sum(const struct kit_seat *s)
-{
-    const struct atsi_question *q = s->q;
-    size_t n = q->items->n, costs = ATSI_N_DEVICES * n * sizeof **q->now;
-    uint64_t h = sum(SUM_START, q->items->items, n * sizeof *q->items->items);
-    h = sum(h, q->items->ptrs, n * sizeof(const struct atsi_item *));
-    h = sum(h, q->items->edges, q->items->n_edges * sizeof *q->items->edges);
-    h = sum(h, q->now[0], costs);
-    h = sum(h, q->now[1], costs);
-    h = sum(h, q->budget, sizeof q->budget);
-    h = sum(h, q->slot_depth, sizeof q->slot_depth);
-    h = sum(h, q->slot_bytes, sizeof q->slot_bytes);
-    h = sum(h, &s->problem, sizeof s->problem);
-    h = sum(h, s->now, sizeof s->now);
-    for (int f = 0; f < 2; f++) {
-        h = sum(h, s->phase[f].then, sizeof s->phase[f].then);
-        h = sum(h, s->phase[f].in_force, n * sizeof *s->phase[f].in_force);
-    }
-    return h;
 }
