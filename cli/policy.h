@@ -41,6 +41,9 @@ int policy_read_plan(const struct policy_file *f, size_t item, const char *plan,
 /* The other way; *text_out has room for n + 1 characters. */
 void policy_write_bits(const uint8_t *side, uint32_t n, char *text_out);
 
+/* What `atsinfer policy new` writes: the files of examples/policy_greedy, embedded by the build. */
+extern const char policy_template_c[], policy_template_makefile[], policy_template_readme[];
+
 extern const struct cli_command policy_cmd_solve, policy_cmd_latency, policy_cmd_resched,
     policy_cmd_new, policy_cmd_test;
 

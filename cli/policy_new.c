@@ -13,8 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "policy_template.h" /* template_c, template_makefile, template_readme */
-
 #define OLD_NAME "policy_greedy"
 enum { MAX_NAME = 40 }; /* of plugins: docs/abi.md */
 
@@ -102,9 +100,9 @@ static int write_all(struct output *out, size_t n, const char *dir, const char *
 
 static int run(int argc, char **argv)
 {
-    struct output out[] = {{.suffix = ".c", .text = template_c},
-                           {.suffix = "Makefile", .whole = true, .text = template_makefile},
-                           {.suffix = "README.md", .whole = true, .text = template_readme}};
+    struct output out[] = {{.suffix = ".c", .text = policy_template_c},
+                           {.suffix = "Makefile", .whole = true, .text = policy_template_makefile},
+                           {.suffix = "README.md", .whole = true, .text = policy_template_readme}};
     const char *name, *dir;
     int n_pos, code = cli_parse(&policy_cmd_new, options, argc, argv, &n_pos);
     if (code != -1)

@@ -10,7 +10,7 @@
 #include "core/round/plan.h"
 
 /* ---- kit_data.c: problems that look like real ones */
-struct kit_case {
+struct atsi_kit_case {
     uint8_t shape, machine;
     uint16_t budget_pm; /* accelerator's budget, per mille of all resident bytes */
     uint8_t slots;      /* temporary slots at most */
@@ -19,20 +19,21 @@ struct kit_case {
 };
 enum { KIT_ROWS = 6 }; /* cases of the table of regrets: one per shape */
 
-uint32_t kit_n_cases(bool quick);
-void kit_get_case(uint32_t i, struct kit_case *out);
-void kit_get_row(uint32_t shape, struct kit_case *out);
-void kit_case_label(const struct kit_case *c, char *out, size_t size);
-/* Items and question of a case.  [owned by caller: kit_question_close] */
-int kit_question_open(const struct kit_case *c, struct atsi_question **out, struct atsi_err *err);
+uint32_t atsi_kit_n_cases(bool quick);
+void atsi_kit_get_case(uint32_t i, struct atsi_kit_case *out);
+void atsi_kit_get_row(uint32_t shape, struct atsi_kit_case *out);
+void atsi_kit_case_label(const struct atsi_kit_case *c, char *out, size_t size);
+/* Items and question of a case.  [owned by caller: atsi_kit_question_close] */
+int atsi_kit_question_open(const struct atsi_kit_case *c, struct atsi_question **out,
+                           struct atsi_err *err);
 /* A random one of n items, at most 16; the same for the same seed. */
-int kit_question_random(uint32_t n, uint64_t seed, struct atsi_question **out,
-                        struct atsi_err *err);
-void kit_question_close(struct atsi_question *q); /* its items too; NULL is allowed */
-uint64_t kit_next(uint64_t *seed);
+int atsi_kit_question_random(uint32_t n, uint64_t seed, struct atsi_question **out,
+                             struct atsi_err *err);
+void atsi_kit_question_close(struct atsi_question *q); /* its items too; NULL is allowed */
+uint64_t atsi_kit_next(uint64_t *seed);
 
-/* ---- kit_seat.c: one place to ask from, with memory of its own */
-enum kit_array {
+/* ---- atsi_kit_seat.c: one place to ask from, with memory of its own */
+enum atsi_kit_array {
     KIT_SCRATCH,
     KIT_STATE,
     KIT_PLACE,
@@ -46,16 +47,16 @@ enum kit_array {
     KIT_N_ARRAYS
 };
 
-struct kit_lent {
+struct atsi_kit_lent {
     unsigned char *at; /* 64-byte aligned, guards before and behind */
     size_t bytes;
     const char *name;
 };
 
-struct kit_seat {
+struct atsi_kit_seat {
     const struct atsi_policy_ops *ops;
     struct atsi_question *q; /* [borrowed] */
-    struct kit_lent lent[KIT_N_ARRAYS];
+    struct atsi_kit_lent lent[KIT_N_ARRAYS];
     struct atsi_problem problem; /* the question's, with the seat's scratch */
     struct atsi_placement place;
     struct atsi_schedule schedule;
@@ -72,38 +73,40 @@ struct kit_seat {
     } phase[2];
 };
 
-int kit_seat_open(const struct atsi_policy_ops *ops, struct atsi_question *q, struct kit_seat *s,
-                  struct atsi_err *err);
-void kit_seat_close(struct kit_seat *s);
+int atsi_kit_seat_open(const struct atsi_policy_ops *ops, struct atsi_question *q,
+                       struct atsi_kit_seat *s, struct atsi_err *err);
+void atsi_kit_seat_close(struct atsi_kit_seat *s);
 /* As new: no plan, state zeroed. */
-void kit_seat_reset(struct kit_seat *s);
+void atsi_kit_seat_reset(struct atsi_kit_seat *s);
 
 /* A series of questions as a session asks them: both phases, the same twice, slowdowns, other
  * numbers of tokens. */
 enum { KIT_STEPS = 9 };
-const char *kit_step_name(uint32_t step);
-uint32_t kit_step_phase(uint32_t step);
+const char *atsi_kit_step_name(uint32_t step);
+uint32_t atsi_kit_step_phase(uint32_t step);
 /* Status of the call.  Step 0 places, all others schedule. */
-int kit_ask(struct kit_seat *s, uint32_t step, struct atsi_err *err);
+int atsi_kit_ask(struct atsi_kit_seat *s, uint32_t step, struct atsi_err *err);
 /* Is the last answer legal?  Then its plan is in force. */
-int kit_judge_answer(struct kit_seat *s, uint32_t step, struct atsi_err *err);
+int atsi_kit_judge_answer(struct atsi_kit_seat *s, uint32_t step, struct atsi_err *err);
 /* Sum over everything the answer says. */
-uint64_t kit_answer_sum(const struct kit_seat *s, uint32_t step);
+uint64_t atsi_kit_answer_sum(const struct atsi_kit_seat *s, uint32_t step);
 /* An array whose guards are no longer what they were, or NULL. */
-const struct kit_lent *kit_overrun(const struct kit_seat *s);
+const struct atsi_kit_lent *atsi_kit_overrun(const struct atsi_kit_seat *s);
 
 /* ---- kit_judge.c: how long rounds take */
 /* The last schedule of the seat, on its placement. */
-int kit_round_ns(const struct kit_seat *s, uint32_t phase, double *ns_out, struct atsi_err *err);
+int atsi_kit_round_ns(const struct atsi_kit_seat *s, uint32_t phase, double *ns_out,
+                      struct atsi_err *err);
 /* The shortest of all plans on that placement, by trying each. */
-int kit_best_plan(const struct kit_seat *s, uint32_t phase, double *ns_out, struct atsi_err *err);
+int atsi_kit_best_plan(const struct atsi_kit_seat *s, uint32_t phase, double *ns_out,
+                       struct atsi_err *err);
 /* The shortest request of all placements and plans: generated decode rounds and one of prefill. */
-int kit_best_request(struct atsi_question *q, double *ns_out, struct atsi_err *err);
+int atsi_kit_best_request(struct atsi_question *q, double *ns_out, struct atsi_err *err);
 /* Algorithm 1 and the scheduler: both phases. */
-int kit_reference(struct atsi_question *q, double ns_out[2], struct atsi_err *err);
+int atsi_kit_reference(struct atsi_question *q, double ns_out[2], struct atsi_err *err);
 
 /* ---- kit_child.c: what a check leaves behind, in memory shared with the parent */
-struct kit_note {
+struct atsi_kit_note {
     volatile uint32_t beats; /* calls begun */
     uint32_t done, ok, n_cases, n_rows;
     char where[256]; /* what is being asked */
@@ -111,38 +114,39 @@ struct kit_note {
     struct atsi_conform_row rows[KIT_ROWS];
 };
 
-struct kit_run {
+struct atsi_kit_run {
     const struct atsi_policy_ops *ops;
     uint64_t limit_ns;
     bool quick;
-    struct kit_note *note;
+    struct atsi_kit_note *note;
 };
 /* Says what is about to be asked. */
-void kit_at(struct kit_run *r, const char *fmt, ...) ATSI_PRINTF(2, 3);
-/* Notes what was found: kit_bad returns false, kit_good true. */
-bool kit_bad(struct kit_run *r, const char *fmt, ...) ATSI_PRINTF(2, 3);
-bool kit_good(struct kit_run *r, const char *fmt, ...) ATSI_PRINTF(2, 3);
+void atsi_kit_at(struct atsi_kit_run *r, const char *fmt, ...) ATSI_PRINTF(2, 3);
+/* Notes what was found: atsi_kit_bad returns false, atsi_kit_good true. */
+bool atsi_kit_bad(struct atsi_kit_run *r, const char *fmt, ...) ATSI_PRINTF(2, 3);
+bool atsi_kit_good(struct atsi_kit_run *r, const char *fmt, ...) ATSI_PRINTF(2, 3);
 
-typedef bool kit_check_fn(struct kit_run *r);
+typedef bool atsi_kit_check_fn(struct atsi_kit_run *r);
 /* Runs a check in a child; what goes wrong there becomes its text. */
-int kit_child_run(struct kit_run *r, kit_check_fn *fn, uint32_t patience_ms, struct atsi_err *err);
+int atsi_kit_child_run(struct atsi_kit_run *r, atsi_kit_check_fn *fn, uint32_t patience_ms,
+                       struct atsi_err *err);
 
 /* ---- the checks */
-struct kit_check {
+struct atsi_kit_check {
     const char *name, *promise;
-    kit_check_fn *run;
+    atsi_kit_check_fn *run;
 };
-extern const struct kit_check kit_checks[];
-extern const uint32_t kit_n_checks;
-bool kit_check_place(struct kit_run *r);
-bool kit_check_schedule(struct kit_run *r);
-bool kit_check_keep(struct kit_run *r);
-bool kit_check_memory(struct kit_run *r);
-bool kit_check_repeat(struct kit_run *r);
-bool kit_check_state(struct kit_run *r);
-bool kit_check_threads(struct kit_run *r);
-bool kit_check_time(struct kit_run *r);
-bool kit_check_optimum(struct kit_run *r);
-bool kit_check_regret(struct kit_run *r);
+extern const struct atsi_kit_check atsi_kit_checks[];
+extern const uint32_t atsi_kit_n_checks;
+bool atsi_kit_check_place(struct atsi_kit_run *r);
+bool atsi_kit_check_schedule(struct atsi_kit_run *r);
+bool atsi_kit_check_keep(struct atsi_kit_run *r);
+bool atsi_kit_check_memory(struct atsi_kit_run *r);
+bool atsi_kit_check_repeat(struct atsi_kit_run *r);
+bool atsi_kit_check_state(struct atsi_kit_run *r);
+bool atsi_kit_check_threads(struct atsi_kit_run *r);
+bool atsi_kit_check_time(struct atsi_kit_run *r);
+bool atsi_kit_check_optimum(struct atsi_kit_run *r);
+bool atsi_kit_check_regret(struct atsi_kit_run *r);
 
 #endif

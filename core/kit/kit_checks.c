@@ -11,65 +11,65 @@
 /* One seat at one problem. */
 struct table {
     struct atsi_question *q;
-    struct kit_seat seat;
+    struct atsi_kit_seat seat;
     char label[128];
 };
 
 static void table_close(struct table *t)
 {
-    kit_seat_close(&t->seat);
-    kit_question_close(t->q);
+    atsi_kit_seat_close(&t->seat);
+    atsi_kit_question_close(t->q);
     t->q = NULL;
 }
 
-static bool table_open(struct kit_run *r, const struct kit_case *c, struct table *t)
+static bool table_open(struct atsi_kit_run *r, const struct atsi_kit_case *c, struct table *t)
 {
     struct atsi_err err = ATSI_ERR_INIT;
     memset(t, 0, sizeof *t);
-    kit_case_label(c, t->label, sizeof t->label);
-    kit_at(r, "scratch_bytes and state_bytes: %s", t->label);
-    if (kit_question_open(c, &t->q, &err) == ATSI_OK &&
-        kit_seat_open(r->ops, t->q, &t->seat, &err) == ATSI_OK)
+    atsi_kit_case_label(c, t->label, sizeof t->label);
+    atsi_kit_at(r, "scratch_bytes and state_bytes: %s", t->label);
+    if (atsi_kit_question_open(c, &t->q, &err) == ATSI_OK &&
+        atsi_kit_seat_open(r->ops, t->q, &t->seat, &err) == ATSI_OK)
         return true;
-    kit_question_close(t->q);
-    return kit_bad(r, "%s: %s", t->label, err.msg);
+    atsi_kit_question_close(t->q);
+    return atsi_kit_bad(r, "%s: %s", t->label, err.msg);
 }
 
 /* Asks and says what kept it from an answer. */
-static bool ask(struct kit_run *r, struct table *t, uint32_t step)
+static bool ask(struct atsi_kit_run *r, struct table *t, uint32_t step)
 {
     struct atsi_err err = ATSI_ERR_INIT;
-    kit_at(r, "%s: %s", kit_step_name(step), t->label);
-    if (kit_ask(&t->seat, step, &err) == ATSI_OK)
+    atsi_kit_at(r, "%s: %s", atsi_kit_step_name(step), t->label);
+    if (atsi_kit_ask(&t->seat, step, &err) == ATSI_OK)
         return true;
-    return kit_bad(r, "failed: %s: %s: %s", kit_step_name(step), t->label,
-                   err.msg[0] != '\0' ? err.msg : "no reason given");
+    return atsi_kit_bad(r, "failed: %s: %s: %s", atsi_kit_step_name(step), t->label,
+                        err.msg[0] != '\0' ? err.msg : "no reason given");
 }
 
-static bool ask_legal(struct kit_run *r, struct table *t, uint32_t step)
+static bool ask_legal(struct atsi_kit_run *r, struct table *t, uint32_t step)
 {
     struct atsi_err err = ATSI_ERR_INIT;
     if (!ask(r, t, step))
         return false;
-    if (kit_judge_answer(&t->seat, step, &err) == ATSI_OK)
+    if (atsi_kit_judge_answer(&t->seat, step, &err) == ATSI_OK)
         return true;
-    return kit_bad(r, "illegal: %s: %s: %s", kit_step_name(step), t->label, err.msg);
+    return atsi_kit_bad(r, "illegal: %s: %s: %s", atsi_kit_step_name(step), t->label, err.msg);
 }
 
-static uint32_t last_step(const struct kit_run *r)
+static uint32_t last_step(const struct atsi_kit_run *r)
 {
     return r->ops->schedule != NULL ? KIT_STEPS : 1;
 }
 
 /* Calls fn on every case with a seat, until one says no. */
-typedef bool table_fn(struct kit_run *r, struct table *t);
-static bool each_case(struct kit_run *r, table_fn *fn)
+typedef bool table_fn(struct atsi_kit_run *r, struct table *t);
+static bool each_case(struct atsi_kit_run *r, table_fn *fn)
 {
-    struct kit_case c;
+    struct atsi_kit_case c;
     struct table t;
     bool ok = true;
-    for (uint32_t i = 0; i < kit_n_cases(r->quick) && ok; i++) {
-        kit_get_case(i, &c);
+    for (uint32_t i = 0; i < atsi_kit_n_cases(r->quick) && ok; i++) {
+        atsi_kit_get_case(i, &c);
         ok = table_open(r, &c, &t);
         if (ok) {
             ok = fn(r, &t);
@@ -81,19 +81,19 @@ static bool each_case(struct kit_run *r, table_fn *fn)
 }
 
 /* ---------------------------------------------------------------- legality */
-static bool place_table(struct kit_run *r, struct table *t)
+static bool place_table(struct atsi_kit_run *r, struct table *t)
 {
     return ask_legal(r, t, 0);
 }
 
-bool kit_check_place(struct kit_run *r)
+bool atsi_kit_check_place(struct atsi_kit_run *r)
 {
     if (!each_case(r, place_table))
         return false;
-    return kit_good(r, "%u problems, every placement legal", r->note->n_cases);
+    return atsi_kit_good(r, "%u problems, every placement legal", r->note->n_cases);
 }
 
-static bool schedule_table(struct kit_run *r, struct table *t)
+static bool schedule_table(struct atsi_kit_run *r, struct table *t)
 {
     for (uint32_t step = 0; step < KIT_STEPS; step++)
         if (!ask_legal(r, t, step))
@@ -101,71 +101,72 @@ static bool schedule_table(struct kit_run *r, struct table *t)
     return true;
 }
 
-bool kit_check_schedule(struct kit_run *r)
+bool atsi_kit_check_schedule(struct atsi_kit_run *r)
 {
     if (r->ops->schedule == NULL)
-        return kit_good(r, "it only places; items run where they live");
+        return atsi_kit_good(r, "it only places; items run where they live");
     if (!each_case(r, schedule_table))
         return false;
-    return kit_good(r, "%u problems, %u rounds each, every answer legal", r->note->n_cases,
-                    KIT_STEPS - 1);
+    return atsi_kit_good(r, "%u problems, %u rounds each, every answer legal", r->note->n_cases,
+                         KIT_STEPS - 1);
 }
 
 /* A plan is kept only where one is in force: asked for the first round of each phase, with a state
  * that remembers rounds of another session. */
-static bool keep_table(struct kit_run *r, struct table *t)
+static bool keep_table(struct atsi_kit_run *r, struct table *t)
 {
     static const uint32_t first[] = {3, 1};
     for (uint32_t step = 0; step < KIT_STEPS; step++)
         if (!ask(r, t, step) ||
-            (kit_judge_answer(&t->seat, step, NULL) != ATSI_OK && t->seat.schedule.keep == 0))
+            (atsi_kit_judge_answer(&t->seat, step, NULL) != ATSI_OK && t->seat.schedule.keep == 0))
             break;
     t->seat.phase[0].planned = t->seat.phase[1].planned = false;
     for (int k = 0; k < 2; k++) {
         if (!ask(r, t, first[k]))
             return false;
         if (t->seat.schedule.keep != 0)
-            return kit_bad(r, "%s: %s: keeps a plan, but none is in force", kit_step_name(first[k]),
-                           t->label);
+            return atsi_kit_bad(r, "%s: %s: keeps a plan, but none is in force",
+                                atsi_kit_step_name(first[k]), t->label);
     }
     return true;
 }
 
-bool kit_check_keep(struct kit_run *r)
+bool atsi_kit_check_keep(struct atsi_kit_run *r)
 {
     if (r->ops->schedule == NULL)
-        return kit_good(r, "it only places");
+        return atsi_kit_good(r, "it only places");
     if (!each_case(r, keep_table))
         return false;
-    return kit_good(r, "no plan is kept that does not exist");
+    return atsi_kit_good(r, "no plan is kept that does not exist");
 }
 
 /* ---------------------------------------------------------------- memory */
-static bool memory_table(struct kit_run *r, struct table *t)
+static bool memory_table(struct atsi_kit_run *r, struct table *t)
 {
     t->seat.watch = true;
     for (uint32_t step = 0; step < last_step(r); step++) {
-        const struct kit_lent *over;
+        const struct atsi_kit_lent *over;
         struct atsi_err err = ATSI_ERR_INIT;
         if (!ask(r, t, step))
             return false;
-        over = kit_overrun(&t->seat);
+        over = atsi_kit_overrun(&t->seat);
         if (over != NULL)
-            return kit_bad(r, "wrote outside %s, of %zu bytes: %s: %s", over->name, over->bytes,
-                           kit_step_name(step), t->label);
+            return atsi_kit_bad(r, "wrote outside %s, of %zu bytes: %s: %s", over->name,
+                                over->bytes, atsi_kit_step_name(step), t->label);
         if (t->seat.input_changed)
-            return kit_bad(r, "wrote to its input: %s: %s", kit_step_name(step), t->label);
-        if (kit_judge_answer(&t->seat, step, &err) != ATSI_OK)
+            return atsi_kit_bad(r, "wrote to its input: %s: %s", atsi_kit_step_name(step),
+                                t->label);
+        if (atsi_kit_judge_answer(&t->seat, step, &err) != ATSI_OK)
             return true; /* the other checks' business */
     }
     return true;
 }
 
-bool kit_check_memory(struct kit_run *r)
+bool atsi_kit_check_memory(struct atsi_kit_run *r)
 {
     if (!each_case(r, memory_table))
         return false;
-    return kit_good(r, "inputs unchanged, nothing written outside what is lent");
+    return atsi_kit_good(r, "inputs unchanged, nothing written outside what is lent");
 }
 
 /* ---------------------------------------------------------------- the same answer */
@@ -173,27 +174,27 @@ struct trace {
     uint64_t sum[KIT_STEPS];
 };
 
-static bool play(struct kit_run *r, struct table *t, struct trace *out)
+static bool play(struct atsi_kit_run *r, struct table *t, struct trace *out)
 {
-    kit_seat_reset(&t->seat);
+    atsi_kit_seat_reset(&t->seat);
     for (uint32_t step = 0; step < last_step(r); step++) {
         if (!ask_legal(r, t, step))
             return false;
-        out->sum[step] = kit_answer_sum(&t->seat, step);
+        out->sum[step] = atsi_kit_answer_sum(&t->seat, step);
     }
     return true;
 }
 
-static bool same(struct kit_run *r, const struct table *t, const struct trace *a,
+static bool same(struct atsi_kit_run *r, const struct table *t, const struct trace *a,
                  const struct trace *b, const char *what)
 {
     for (uint32_t step = 0; step < last_step(r); step++)
         if (a->sum[step] != b->sum[step])
-            return kit_bad(r, "%s: %s: %s", what, kit_step_name(step), t->label);
+            return atsi_kit_bad(r, "%s: %s: %s", what, atsi_kit_step_name(step), t->label);
     return true;
 }
 
-static bool repeat_table(struct kit_run *r, struct table *t)
+static bool repeat_table(struct atsi_kit_run *r, struct table *t)
 {
     struct trace once, again;
     t->seat.junk = 0xA5;
@@ -204,24 +205,24 @@ static bool repeat_table(struct kit_run *r, struct table *t)
            same(r, t, &once, &again, "the same question has got two different answers");
 }
 
-bool kit_check_repeat(struct kit_run *r)
+bool atsi_kit_check_repeat(struct atsi_kit_run *r)
 {
     if (!each_case(r, repeat_table))
         return false;
-    return kit_good(r, "%u problems asked twice, the same bytes", r->note->n_cases);
+    return atsi_kit_good(r, "%u problems asked twice, the same bytes", r->note->n_cases);
 }
 
 /* Cases two apart share nothing but the plugin. */
-static bool interleaved(struct kit_run *r, struct table *a, struct table *b)
+static bool interleaved(struct atsi_kit_run *r, struct table *a, struct table *b)
 {
     struct trace alone, between;
     if (!play(r, a, &alone))
         return false;
-    kit_seat_reset(&a->seat);
+    atsi_kit_seat_reset(&a->seat);
     for (uint32_t step = 0; step < last_step(r); step++) {
         if (!ask_legal(r, a, step))
             return false;
-        between.sum[step] = kit_answer_sum(&a->seat, step);
+        between.sum[step] = atsi_kit_answer_sum(&a->seat, step);
         if (!ask_legal(r, b, step))
             return false;
     }
@@ -230,18 +231,18 @@ static bool interleaved(struct kit_run *r, struct table *a, struct table *b)
                 "the lent state)");
 }
 
-bool kit_check_state(struct kit_run *r)
+bool atsi_kit_check_state(struct atsi_kit_run *r)
 {
     static const uint32_t pairs[][2] = {{14, 40}, {38, 16}, {63, 88}};
     struct table a, b;
     bool ok = true;
     for (size_t k = 0; k < sizeof pairs / sizeof pairs[0] && ok; k++) {
-        struct kit_case c;
-        kit_get_case(pairs[k][0], &c);
+        struct atsi_kit_case c;
+        atsi_kit_get_case(pairs[k][0], &c);
         ok = table_open(r, &c, &a);
         if (!ok)
             break;
-        kit_get_case(pairs[k][1], &c);
+        atsi_kit_get_case(pairs[k][1], &c);
         ok = table_open(r, &c, &b);
         if (ok) {
             ok = interleaved(r, &a, &b);
@@ -250,14 +251,14 @@ bool kit_check_state(struct kit_run *r)
         table_close(&a);
         r->note->n_cases++;
     }
-    return ok && kit_good(r, "two sessions in turn, as each of them alone");
+    return ok && atsi_kit_good(r, "two sessions in turn, as each of them alone");
 }
 
 /* ---------------------------------------------------------------- threads */
 enum { N_THREADS = 4, REPEATS = 8 };
 
 struct job {
-    struct kit_run *r;
+    struct atsi_kit_run *r;
     struct table t;
     struct trace want, got;
     bool same;
@@ -270,46 +271,46 @@ static void *play_along(void *arg)
     struct job *j = arg;
     j->same = true;
     for (int k = 0; k < REPEATS && j->same; k++) {
-        kit_seat_reset(&j->t.seat);
+        atsi_kit_seat_reset(&j->t.seat);
         for (uint32_t step = 0; step < last_step(j->r) && j->same; step++) {
             struct atsi_err err = ATSI_ERR_INIT;
             j->step = step;
-            j->same = kit_ask(&j->t.seat, step, &err) == ATSI_OK &&
-                      kit_judge_answer(&j->t.seat, step, &err) == ATSI_OK &&
-                      kit_answer_sum(&j->t.seat, step) == j->want.sum[step];
+            j->same = atsi_kit_ask(&j->t.seat, step, &err) == ATSI_OK &&
+                      atsi_kit_judge_answer(&j->t.seat, step, &err) == ATSI_OK &&
+                      atsi_kit_answer_sum(&j->t.seat, step) == j->want.sum[step];
         }
     }
     return NULL;
 }
 
-static bool run_together(struct kit_run *r, struct job *jobs)
+static bool run_together(struct atsi_kit_run *r, struct job *jobs)
 {
     pthread_t thread[N_THREADS];
     int n = 0;
-    kit_at(r, "place and schedule from %d threads at a time: %s", N_THREADS, jobs[0].t.label);
+    atsi_kit_at(r, "place and schedule from %d threads at a time: %s", N_THREADS, jobs[0].t.label);
     while (n < N_THREADS && pthread_create(&thread[n], NULL, play_along, &jobs[n]) == 0)
         n++;
     for (int k = 0; k < n; k++)
         (void)pthread_join(thread[k], NULL);
     if (n < N_THREADS)
-        return kit_bad(r, "no thread could be started to ask from");
+        return atsi_kit_bad(r, "no thread could be started to ask from");
     for (int k = 0; k < N_THREADS; k++)
         if (!jobs[k].same)
-            return kit_bad(r, "another answer when %d threads ask at a time: %s: %s", N_THREADS,
-                           kit_step_name(jobs[k].step), jobs[k].t.label);
+            return atsi_kit_bad(r, "another answer when %d threads ask at a time: %s: %s",
+                                N_THREADS, atsi_kit_step_name(jobs[k].step), jobs[k].t.label);
     return true;
 }
 
-bool kit_check_threads(struct kit_run *r)
+bool atsi_kit_check_threads(struct atsi_kit_run *r)
 {
     static const uint32_t which[N_THREADS] = {14, 14, 40, 62};
     static struct job jobs[N_THREADS];
     int n = 0;
     bool ok = true;
     for (; n < N_THREADS && ok; n++) {
-        struct kit_case c;
+        struct atsi_kit_case c;
         jobs[n].r = r;
-        kit_get_case(which[n], &c);
+        atsi_kit_get_case(which[n], &c);
         ok = table_open(r, &c, &jobs[n].t);
         if (!ok)
             break;
@@ -318,5 +319,6 @@ bool kit_check_threads(struct kit_run *r)
     ok = ok && run_together(r, jobs);
     while (n-- > 0)
         table_close(&jobs[n].t);
-    return ok && kit_good(r, "%d threads, %d series each, the answers of one", N_THREADS, REPEATS);
+    return ok &&
+           atsi_kit_good(r, "%d threads, %d series each, the answers of one", N_THREADS, REPEATS);
 }

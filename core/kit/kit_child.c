@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-void kit_at(struct kit_run *r, const char *fmt, ...)
+void atsi_kit_at(struct atsi_kit_run *r, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -27,7 +27,7 @@ void kit_at(struct kit_run *r, const char *fmt, ...)
     r->note->beats++;
 }
 
-bool kit_bad(struct kit_run *r, const char *fmt, ...)
+bool atsi_kit_bad(struct atsi_kit_run *r, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -36,7 +36,7 @@ bool kit_bad(struct kit_run *r, const char *fmt, ...)
     return false;
 }
 
-bool kit_good(struct kit_run *r, const char *fmt, ...)
+bool atsi_kit_good(struct atsi_kit_run *r, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -60,7 +60,7 @@ static void default_signals(void)
         (void)signal(fatal[i], SIG_DFL);
 }
 
-_Noreturn static void child(struct kit_run *r, kit_check_fn *fn)
+_Noreturn static void child(struct atsi_kit_run *r, atsi_kit_check_fn *fn)
 {
     static const struct rlimit none = {0, 0};
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -85,7 +85,7 @@ static uint64_t now_ms(void)
 }
 
 /* Waits for the child's end.  False: it was silent for too long and is no more. */
-static bool wait_for(pid_t pid, const struct kit_note *note, uint32_t patience_ms, int *status)
+static bool wait_for(pid_t pid, const struct atsi_kit_note *note, uint32_t patience_ms, int *status)
 {
     static const struct timespec pause = {.tv_nsec = 2000000};
     uint32_t beats = note->beats;
@@ -108,22 +108,23 @@ static bool wait_for(pid_t pid, const struct kit_note *note, uint32_t patience_m
     }
 }
 
-static void blame(struct kit_run *r, bool ended, uint32_t patience_ms, int status)
+static void blame(struct atsi_kit_run *r, bool ended, uint32_t patience_ms, int status)
 {
-    struct kit_note *note = r->note;
+    struct atsi_kit_note *note = r->note;
     note->where[sizeof note->where - 1] = '\0'; /* the child may have written anything */
     note->ok = 0;
     if (!ended)
-        (void)kit_bad(r, "did not return within %u ms: %s", patience_ms, note->where);
+        (void)atsi_kit_bad(r, "did not return within %u ms: %s", patience_ms, note->where);
     else if (WIFSIGNALED(status))
-        (void)kit_bad(r, "crashed with signal %d (%s): %s", WTERMSIG(status),
-                      strsignal(WTERMSIG(status)), note->where);
+        (void)atsi_kit_bad(r, "crashed with signal %d (%s): %s", WTERMSIG(status),
+                           strsignal(WTERMSIG(status)), note->where);
     else
-        (void)kit_bad(r, "ended the process with status %d: %s",
-                      WIFEXITED(status) ? WEXITSTATUS(status) : -1, note->where);
+        (void)atsi_kit_bad(r, "ended the process with status %d: %s",
+                           WIFEXITED(status) ? WEXITSTATUS(status) : -1, note->where);
 }
 
-int kit_child_run(struct kit_run *r, kit_check_fn *fn, uint32_t patience_ms, struct atsi_err *err)
+int atsi_kit_child_run(struct atsi_kit_run *r, atsi_kit_check_fn *fn, uint32_t patience_ms,
+                       struct atsi_err *err)
 {
     int status = 0;
     bool ended;

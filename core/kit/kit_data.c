@@ -74,14 +74,14 @@ enum {
     N_LARGE = sizeof large / sizeof large[0]
 };
 
-uint32_t kit_n_cases(bool quick)
+uint32_t atsi_kit_n_cases(bool quick)
 {
     return quick ? N_SMALL : N_SMALL + (KIT_ROWS - FIRST_LARGE) * N_LARGE;
 }
 
-void kit_get_case(uint32_t i, struct kit_case *out)
+void atsi_kit_get_case(uint32_t i, struct atsi_kit_case *out)
 {
-    *out = (struct kit_case){0};
+    *out = (struct atsi_kit_case){0};
     if (i < N_SMALL) {
         out->shape = (uint8_t)(i / PER_SMALL);
         out->budget_pm = budgets[i / (2 * N_SLOTS) % N_BUDGETS];
@@ -99,17 +99,17 @@ void kit_get_case(uint32_t i, struct kit_case *out)
     out->contention = i % 3 != 0;
 }
 
-void kit_get_row(uint32_t shape, struct kit_case *out)
+void atsi_kit_get_row(uint32_t shape, struct atsi_kit_case *out)
 {
-    *out = (struct kit_case){.shape = (uint8_t)shape,
-                             .machine = LAPTOP,
-                             .budget_pm = 400,
-                             .slots = 3,
-                             .contention = 1,
-                             .large = shape >= FIRST_LARGE};
+    *out = (struct atsi_kit_case){.shape = (uint8_t)shape,
+                                  .machine = LAPTOP,
+                                  .budget_pm = 400,
+                                  .slots = 3,
+                                  .contention = 1,
+                                  .large = shape >= FIRST_LARGE};
 }
 
-void kit_case_label(const struct kit_case *c, char *out, size_t size)
+void atsi_kit_case_label(const struct atsi_kit_case *c, char *out, size_t size)
 {
     (void)snprintf(out, size, "%s on %s, budget %u.%u %%, %u slots%s%s", shapes[c->shape].name,
                    c->machine == LAPTOP ? "laptop" : "server", c->budget_pm / 10U,
@@ -181,7 +181,8 @@ static void weigh(const struct atsi_items *items, uint64_t *all, uint64_t *slot)
     }
 }
 
-int kit_question_open(const struct kit_case *c, struct atsi_question **out, struct atsi_err *err)
+int atsi_kit_question_open(const struct atsi_kit_case *c, struct atsi_question **out,
+                           struct atsi_err *err)
 {
     struct atsi_conditions base = {.ctx_max = 4096,
                                    .contention = c->contention != 0,
@@ -216,7 +217,7 @@ int kit_question_open(const struct kit_case *c, struct atsi_question **out, stru
     return ATSI_OK;
 }
 
-void kit_question_close(struct atsi_question *q)
+void atsi_kit_question_close(struct atsi_question *q)
 {
     if (q != NULL)
         atsi_items_free(q->items);
@@ -225,7 +226,7 @@ void kit_question_close(struct atsi_question *q)
 
 /* ---------------------------------------------------------------- random ones */
 /* xorshift64*: the same series everywhere. */
-uint64_t kit_next(uint64_t *seed)
+uint64_t atsi_kit_next(uint64_t *seed)
 {
     *seed ^= *seed >> 12;
     *seed ^= *seed << 25;
@@ -235,16 +236,17 @@ uint64_t kit_next(uint64_t *seed)
 
 static uint64_t draw(uint64_t *seed, uint64_t lo, uint64_t hi)
 {
-    return lo + (kit_next(seed) >> 11) % (hi - lo + 1);
+    return lo + (atsi_kit_next(seed) >> 11) % (hi - lo + 1);
 }
 
 /* Chains of operators of the small shape "dense", of random sizes; a third with a router. */
-int kit_question_random(uint32_t n, uint64_t seed, struct atsi_question **out, struct atsi_err *err)
+int atsi_kit_question_random(uint32_t n, uint64_t seed, struct atsi_question **out,
+                             struct atsi_err *err)
 {
     static const uint32_t undisturbed[ATSI_N_CLASSES] = {1000, 1000, 1000, 1000};
-    const struct kit_case c = {.budget_pm = ALL, .slots = 2, .contention = seed % 2 == 0};
+    const struct atsi_kit_case c = {.budget_pm = ALL, .slots = 2, .contention = seed % 2 == 0};
     uint64_t state = seed * UINT64_C(0x9E3779B97F4A7C15) + 1, all = 0;
-    int rc = kit_question_open(&c, out, err);
+    int rc = atsi_kit_question_open(&c, out, err);
     struct atsi_question *q = *out;
     uint32_t was;
     if (rc != ATSI_OK)

@@ -66,7 +66,8 @@ static double judge(const struct bench *w)
     return sched_fluid(&w->view.chain, w->rb, &run, w->work);
 }
 
-int kit_round_ns(const struct kit_seat *s, uint32_t phase, double *ns_out, struct atsi_err *err)
+int atsi_kit_round_ns(const struct atsi_kit_seat *s, uint32_t phase, double *ns_out,
+                      struct atsi_err *err)
 {
     const struct sched_run run = {.rounds = sched_predict_rounds(phase),
                                   .after = s->schedule.after,
@@ -112,7 +113,8 @@ static double least(struct bench *w)
     return best;
 }
 
-int kit_best_plan(const struct kit_seat *s, uint32_t phase, double *ns_out, struct atsi_err *err)
+int atsi_kit_best_plan(const struct atsi_kit_seat *s, uint32_t phase, double *ns_out,
+                       struct atsi_err *err)
 {
     struct bench w;
     int rc = bench_open(s->q, phase, 0, &w, err);
@@ -125,7 +127,7 @@ int kit_best_plan(const struct kit_seat *s, uint32_t phase, double *ns_out, stru
     return rc;
 }
 
-int kit_best_request(struct atsi_question *q, double *ns_out, struct atsi_err *err)
+int atsi_kit_best_request(struct atsi_question *q, double *ns_out, struct atsi_err *err)
 {
     uint32_t n = q->items->n;
     struct bench w[2];
@@ -169,7 +171,7 @@ static int search(struct atsi_question *q, uint32_t phase, const uint8_t *b, dou
     return ATSI_OK;
 }
 
-int kit_reference(struct atsi_question *q, double ns_out[2], struct atsi_err *err)
+int atsi_kit_reference(struct atsi_question *q, double ns_out[2], struct atsi_err *err)
 {
     size_t fit = sched_fit_room(q->items->n);
     struct bench w;

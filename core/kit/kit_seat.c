@@ -15,7 +15,7 @@ enum { GUARD = 4 * ATSI_ALIGN };
 static const unsigned char guard_byte = 0x5C;
 
 /* ---------------------------------------------------------------- guarded memory */
-static int lend(struct kit_lent *l, const char *name, size_t bytes, struct atsi_err *err)
+static int lend(struct atsi_kit_lent *l, const char *name, size_t bytes, struct atsi_err *err)
 {
     size_t round_up = (bytes + ATSI_ALIGN - 1) / ATSI_ALIGN * ATSI_ALIGN;
     unsigned char *base;
@@ -32,7 +32,7 @@ static int lend(struct kit_lent *l, const char *name, size_t bytes, struct atsi_
     return ATSI_OK;
 }
 
-static bool intact(const struct kit_lent *l)
+static bool intact(const struct atsi_kit_lent *l)
 {
     size_t behind = (l->bytes + ATSI_ALIGN - 1) / ATSI_ALIGN * ATSI_ALIGN + GUARD;
     for (size_t i = 0; i < GUARD; i++)
@@ -44,7 +44,7 @@ static bool intact(const struct kit_lent *l)
     return true;
 }
 
-const struct kit_lent *kit_overrun(const struct kit_seat *s)
+const struct atsi_kit_lent *atsi_kit_overrun(const struct atsi_kit_seat *s)
 {
     for (int k = 0; k < KIT_N_ARRAYS; k++)
         if (!intact(&s->lent[k]))
@@ -53,7 +53,7 @@ const struct kit_lent *kit_overrun(const struct kit_seat *s)
 }
 
 /* ---------------------------------------------------------------- a seat */
-static int lend_all(struct kit_seat *s, struct atsi_err *err)
+static int lend_all(struct atsi_kit_seat *s, struct atsi_err *err)
 {
     uint32_t n = s->q->items->n;
     const struct {
@@ -76,12 +76,12 @@ static int lend_all(struct kit_seat *s, struct atsi_err *err)
     return rc;
 }
 
-int kit_seat_open(const struct atsi_policy_ops *ops, struct atsi_question *q, struct kit_seat *s,
-                  struct atsi_err *err)
+int atsi_kit_seat_open(const struct atsi_policy_ops *ops, struct atsi_question *q,
+                       struct atsi_kit_seat *s, struct atsi_err *err)
 {
     uint32_t n = q->items->n;
     int rc;
-    *s = (struct kit_seat){.ops = ops, .q = q, .junk = 0xA5};
+    *s = (struct atsi_kit_seat){.ops = ops, .q = q, .junk = 0xA5};
     rc = lend_all(s, err);
     for (int f = 0; f < 2 && rc == ATSI_OK; f++) {
         s->phase[f].in_force = calloc((size_t)n + 1, sizeof *s->phase[f].in_force);
@@ -89,7 +89,7 @@ int kit_seat_open(const struct atsi_policy_ops *ops, struct atsi_question *q, st
             rc = atsi_fail(err, ATSI_ENOMEM, "out of memory for a plan of %u items", n);
     }
     if (rc != ATSI_OK) {
-        kit_seat_close(s);
+        atsi_kit_seat_close(s);
         return rc;
     }
     s->place = (struct atsi_placement){.struct_size = sizeof s->place,
@@ -104,11 +104,11 @@ int kit_seat_open(const struct atsi_policy_ops *ops, struct atsi_question *q, st
                                          .slot = (int32_t *)(void *)s->lent[KIT_SLOT].at,
                                          .start_ns = (uint64_t *)(void *)s->lent[KIT_START].at,
                                          .end_ns = (uint64_t *)(void *)s->lent[KIT_END].at};
-    kit_seat_reset(s);
+    atsi_kit_seat_reset(s);
     return ATSI_OK;
 }
 
-void kit_seat_close(struct kit_seat *s)
+void atsi_kit_seat_close(struct atsi_kit_seat *s)
 {
     for (int k = 0; k < KIT_N_ARRAYS; k++)
         if (s->lent[k].at != NULL)
@@ -118,7 +118,7 @@ void kit_seat_close(struct kit_seat *s)
     memset(s, 0, sizeof *s);
 }
 
-void kit_seat_reset(struct kit_seat *s)
+void atsi_kit_seat_reset(struct atsi_kit_seat *s)
 {
     memset(s->lent[KIT_STATE].at, 0, s->lent[KIT_STATE].bytes);
     s->phase[0].planned = s->phase[1].planned = false;
@@ -136,7 +136,7 @@ static uint64_t sum(uint64_t h, const void *data, size_t bytes)
 #define SUM_START UINT64_C(0xCBF29CE484222325)
 
 /* Over all that a policy may read but not write. */
-static uint64_t input_sum(const struct kit_seat *s)
+static uint64_t input_sum(const struct atsi_kit_seat *s)
 {
     const struct atsi_question *q = s->q;
     size_t n = q->items->n, costs = ATSI_N_DEVICES * n * sizeof **q->now;
@@ -157,7 +157,7 @@ static uint64_t input_sum(const struct kit_seat *s)
     return h;
 }
 
-uint64_t kit_answer_sum(const struct kit_seat *s, uint32_t step)
+uint64_t atsi_kit_answer_sum(const struct atsi_kit_seat *s, uint32_t step)
 {
     const struct atsi_schedule *a = &s->schedule;
     uint64_t h = SUM_START;
@@ -200,12 +200,12 @@ static const struct {
     {"schedule: prefill of seven tokens", ATSI_PHASE_PREFILL, 7, {1000, 1000, 1000, 1000}},
 };
 
-const char *kit_step_name(uint32_t step)
+const char *atsi_kit_step_name(uint32_t step)
 {
     return steps[step].name;
 }
 
-uint32_t kit_step_phase(uint32_t step)
+uint32_t atsi_kit_step_phase(uint32_t step)
 {
     return steps[step].phase;
 }
@@ -223,7 +223,7 @@ static uint64_t engine_ns(uint32_t step)
     return UINT64_C(1000000000) * (1000 + 10 * step);
 }
 
-static void fill_round(const struct kit_seat *s, uint32_t step, struct atsi_round *in)
+static void fill_round(const struct atsi_kit_seat *s, uint32_t step, struct atsi_round *in)
 {
     uint32_t phase = steps[step].phase;
     *in = (struct atsi_round){.struct_size = sizeof *in,
@@ -246,7 +246,7 @@ static void fill_round(const struct kit_seat *s, uint32_t step, struct atsi_roun
 }
 
 /* As the core lends it: items run where they live, nothing moves; placements are junk. */
-static void fill_answer(struct kit_seat *s, uint32_t step)
+static void fill_answer(struct atsi_kit_seat *s, uint32_t step)
 {
     struct atsi_schedule *to = &s->schedule;
     memset(s->lent[KIT_SCRATCH].at, s->junk, s->lent[KIT_SCRATCH].bytes);
@@ -265,7 +265,7 @@ static void fill_answer(struct kit_seat *s, uint32_t step)
     }
 }
 
-int kit_ask(struct kit_seat *s, uint32_t step, struct atsi_err *err)
+int atsi_kit_ask(struct atsi_kit_seat *s, uint32_t step, struct atsi_err *err)
 {
     struct atsi_round in;
     uint64_t start, before;
@@ -287,7 +287,7 @@ int kit_ask(struct kit_seat *s, uint32_t step, struct atsi_err *err)
     return rc;
 }
 
-int kit_judge_answer(struct kit_seat *s, uint32_t step, struct atsi_err *err)
+int atsi_kit_judge_answer(struct atsi_kit_seat *s, uint32_t step, struct atsi_err *err)
 {
     uint32_t phase = steps[step].phase;
     int rc;
