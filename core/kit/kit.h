@@ -48,7 +48,7 @@ enum atsi_kit_array {
 };
 
 struct atsi_kit_lent {
-    unsigned char *at; /* 64-byte aligned, guards before and behind */
+    unsigned char *base, *at; /* at: 64-byte aligned, guards before and behind; base: the first */
     size_t bytes;
     const char *name;
 };

@@ -130,27 +130,27 @@ int atsi_kit_best_plan(const struct atsi_kit_seat *s, uint32_t phase, double *ns
 int atsi_kit_best_request(struct atsi_question *q, double *ns_out, struct atsi_err *err)
 {
     uint32_t n = q->items->n;
-    struct bench w[2];
-    int rc = bench_open(q, ATSI_PHASE_PREFILL, 0, &w[0], err);
+    struct bench prefill, decode;
+    int rc = bench_open(q, ATSI_PHASE_PREFILL, 0, &prefill, err);
     if (rc != ATSI_OK)
         return rc;
-    rc = bench_open(q, ATSI_PHASE_DECODE, 0, &w[1], err);
+    rc = bench_open(q, ATSI_PHASE_DECODE, 0, &decode, err);
     *ns_out = -1;
     for (uint32_t set = 0; set < 1U << n && rc == ATSI_OK; set++) {
         uint64_t used = 0;
         double ns;
         for (uint32_t i = 0; i < n; i++) {
-            w[0].b[i] = w[1].b[i] = (set >> i & 1U) != 0;
-            used += w[0].b[i] != 0 ? q->items->items[i].resident_bytes : 0;
+            prefill.b[i] = decode.b[i] = (set >> i & 1U) != 0;
+            used += prefill.b[i] != 0 ? q->items->items[i].resident_bytes : 0;
         }
         if (used > q->budget[ATSI_DEVICE_ACCEL])
             continue;
-        ns = least(&w[0]) * sched_problem_chunks(&q->p) + least(&w[1]) * q->p.mix_generated;
+        ns = least(&prefill) * sched_problem_chunks(&q->p) + least(&decode) * q->p.mix_generated;
         if (*ns_out < 0 || ns < *ns_out)
             *ns_out = ns;
     }
-    bench_close(&w[0]);
-    bench_close(&w[1]);
+    bench_close(&prefill);
+    bench_close(&decode);
     return rc;
 }
 

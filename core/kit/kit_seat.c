@@ -18,15 +18,14 @@ static const unsigned char guard_byte = 0x5C;
 static int lend(struct atsi_kit_lent *l, const char *name, size_t bytes, struct atsi_err *err)
 {
     size_t round_up = (bytes + ATSI_ALIGN - 1) / ATSI_ALIGN * ATSI_ALIGN;
-    unsigned char *base;
     l->name = name;
     if (bytes > SIZE_MAX / 2)
         return atsi_fail(err, ATSI_ENOMEM, "it asks for %zu bytes of %s", bytes, name);
-    base = aligned_alloc(ATSI_ALIGN, round_up + 2 * (size_t)GUARD);
-    if (base == NULL)
+    l->base = aligned_alloc(ATSI_ALIGN, round_up + 2 * (size_t)GUARD);
+    if (l->base == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "out of memory for %zu bytes of %s", bytes, name);
-    memset(base, guard_byte, round_up + 2 * (size_t)GUARD);
-    l->at = base + GUARD;
+    memset(l->base, guard_byte, round_up + 2 * (size_t)GUARD);
+    l->at = l->base + GUARD;
     l->bytes = bytes;
     memset(l->at, 0, bytes);
     return ATSI_OK;
@@ -111,8 +110,7 @@ int atsi_kit_seat_open(const struct atsi_policy_ops *ops, struct atsi_question *
 void atsi_kit_seat_close(struct atsi_kit_seat *s)
 {
     for (int k = 0; k < KIT_N_ARRAYS; k++)
-        if (s->lent[k].at != NULL)
-            free(s->lent[k].at - GUARD);
+        free(s->lent[k].base);
     free(s->phase[0].in_force);
     free(s->phase[1].in_force);
     memset(s, 0, sizeof *s);
