@@ -7,11 +7,7 @@
 #include <string.h>
 
 static const struct cli_command *const commands[] = {
-    &policy_cmd_solve,
-    &policy_cmd_latency,
-    &policy_cmd_resched,
-    &policy_cmd_new,
-    &policy_cmd_test,
+    &policy_cmd_solve, &policy_cmd_latency, &policy_cmd_resched, &policy_cmd_new, &policy_cmd_test,
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 

@@ -14,7 +14,7 @@ atsinfer_test(test_sched_vectors test_sched_vectors.c ${PROJECT_SOURCE_DIR}/cli/
 target_link_libraries(test_sched_vectors PRIVATE atsi_sched PkgConfig::JANSSON m)
 atsinfer_test(test_sched_command test_sched_command.c scratch.c)
 target_link_libraries(test_sched_command PRIVATE PkgConfig::JANSSON)
-add_dependencies(test_sched_command atsinfer_cli)
+add_dependencies(test_sched_command atsinfer_cli policy_dp policy_static)
 
 # The policies, as plugins, under the core's checks
 foreach(name policies policy_rounds)
