@@ -253,19 +253,19 @@ int policy_ask(const struct atsi_policy_ops *ops, const struct sched_chain *inst
     struct question q = {.item = NULL};
     uint64_t start;
     int rc = ATSI_OK;
-    if (!allocate(&q, ch.n, ops))
-        rc = atsi_fail(err, ATSI_ENOMEM, "out of memory for %u operators", ch.n);
-    if (rc == ATSI_OK) {
-        fill(&q, &ch);
-        memcpy(out->b, ch.b, ch.n);
-        ch.b = out->b;
-        start = now_ns();
-        if (place)
-            rc = ask_place(ops, &q, &ch, out->b, err);
-        if (rc == ATSI_OK)
-            rc = ask_schedule(ops, &q, &ch, out, err);
-        out->ns = now_ns() - start;
+    if (!allocate(&q, ch.n, ops)) {
+        question_close(&q);
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory for %u operators", ch.n);
     }
+    fill(&q, &ch);
+    memcpy(out->b, ch.b, ch.n);
+    ch.b = out->b;
+    start = now_ns();
+    if (place)
+        rc = ask_place(ops, &q, &ch, out->b, err);
+    if (rc == ATSI_OK)
+        rc = ask_schedule(ops, &q, &ch, out, err);
+    out->ns = now_ns() - start;
     question_close(&q);
     return rc;
 }

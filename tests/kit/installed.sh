@@ -3,7 +3,9 @@
 # The installed tree, as somebody meets it who has nothing else: moved after its installation, found by
 # pkg-config and CMake; examples/policy_greedy built, tested and simulated; an application linked.
 #   installed.sh SOURCE_DIR BUILD_DIR COMPILER [reason to skip]
+# shellcheck disable=SC2094 # `block` reads the tutorial, not the file it is named after
 set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=install.bash
 . "$(dirname "$0")/install.bash"
 abi=$(pkg-config --variable=abi atsinfer-plugin)
 grep -q "^#define ATSI_ABI_MINOR ${abi#*.}u" "$prefix/include/atsinfer/plugin.h"

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # docs/write-a-policy.md word for word: its commands are run, its files saved, its code put in place.
 #   tutorial.sh SOURCE_DIR BUILD_DIR COMPILER [reason to skip]
+# shellcheck disable=SC2094 # `block` reads the tutorial, not the file it is named after
 set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=install.bash
 . "$(dirname "$0")/install.bash"
 export ATSINFER_POLICY_TIME_LIMIT=1000000 # of tests on busy machines
 # The n-th column of a policy's row.
