@@ -7,9 +7,7 @@
 #include <string.h>
 
 static const struct cli_command *const commands[] = {
-    &policy_cmd_solve,
-    &policy_cmd_latency,
-    &policy_cmd_resched,
+    &policy_cmd_solve, &policy_cmd_latency, &policy_cmd_resched, &policy_cmd_new, &policy_cmd_test,
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -28,6 +26,8 @@ static int run(int argc, char **argv)
         return help(stderr);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return help(stdout);
+    if (strcmp(argv[1], "conform") == 0)
+        return policy_cmd_test.run(argc - 1, argv + 1);
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (strcmp(argv[1], commands[i]->name) == 0)
             return commands[i]->run(argc - 1, argv + 1);
@@ -37,7 +37,7 @@ static int run(int argc, char **argv)
 
 const struct cli_command cli_cmd_policy = {
     .name = "policy",
-    .summary = "try scheduling algorithms on recorded problems",
+    .summary = "write, test and try scheduling policies",
     .usage = "atsinfer policy SUBCOMMAND [options]",
     .run = run,
 };

@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include "atsinfer/policy.h"
 #include "cli/cli.h"
 #include "sched/chain.h"
 
@@ -41,6 +42,28 @@ int policy_read_plan(const struct policy_file *f, size_t item, const char *plan,
 /* The other way; *text_out has room for n + 1 characters. */
 void policy_write_bits(const uint8_t *side, uint32_t n, char *text_out);
 
-extern const struct cli_command policy_cmd_solve, policy_cmd_latency, policy_cmd_resched;
+/* Opens a runtime with the policy that spec names: NAME[:MODE], or the file of a plugin.  Prints
+ * why not and returns an exit code; *rt is to be closed either way. */
+int policy_open(const char *spec, struct atsi_runtime **rt, char name_out[64]);
+
+/* What a policy says about an instance. */
+struct policy_answer {
+    uint8_t *b, *rb; /* [n] out: where weights live, where operators run */
+    double fluid;    /* the round, with contention */
+    double steady;   /* the third of three, which policies plan for */
+    uint64_t ns;     /* time the policy took, conversions included */
+    uint64_t evals;
+};
+/* Asks for a round of decode on the instance's own placement or, if `place`, on the policy's within
+ * the budget.  Statuses of the policy; ATSI_EINVAL with operator and number for an illegal answer.
+ */
+int policy_ask(const struct atsi_policy_ops *ops, const struct sched_chain *instance, bool place,
+               struct policy_answer *out, struct atsi_err *err);
+
+/* What `atsinfer policy new` writes: the files of examples/policy_greedy, embedded by the build. */
+extern const char policy_template_c[], policy_template_makefile[], policy_template_readme[];
+
+extern const struct cli_command policy_cmd_solve, policy_cmd_latency, policy_cmd_resched,
+    policy_cmd_new, policy_cmd_test;
 
 #endif

@@ -7,6 +7,8 @@
  *   layer, expert, density   name, value, b, ns
  *   bound     name, bound, ns         lower bound on the period of the instance's own b
  *   backlog   name, latency (contention-free), fluid (with contention), rb, evals, ns
+ * or asks a plugin's policy (--policy): name, b, rb, fluid, steady3 (the third of three rounds),
+ * evals, ns
  */
 #include "cli/policy.h"
 
@@ -19,7 +21,9 @@
 #include <string.h>
 #include <time.h>
 
-static const char *path, *algorithm, *judge = "auto";
+static const char *path, *algorithm, *policy, *judge = "auto";
+static bool place;
+static const struct atsi_policy_ops *asked; /* of --policy */
 static int64_t evals = 100, rounds = 1;
 
 static const struct cli_option options[] = {
@@ -28,6 +32,11 @@ static const struct cli_option options[] = {
      .help = "of the placement: alg1, alg1_subsequence, layer, expert, density; of a round: alg2, "
              "alg2_literal17, alg2_clip, alg2_repaired, backlog, bound",
      .text = &algorithm},
+    {.name = "--policy",
+     .arg = "NAME[:MODE]",
+     .help = "instead of an algorithm: a plugin's policy, or a plugin's file",
+     .text = &policy},
+    {.name = "--place", .help = "--policy: it places within M first", .flag = &place},
     {.name = "--instance", .arg = "FILE", .help = "JSON file of instances", .text = &path},
     {.name = "--timeline",
      .arg = "NAME",
@@ -212,6 +221,32 @@ static int solve_backlog(struct job *j, int unused)
     return CLI_OK;
 }
 
+static size_t policy_scratch(const struct sched_chain *ch, int unused)
+{
+    (void)unused;
+    return ch->n; /* b */
+}
+
+static int solve_policy(struct job *j, int unused)
+{
+    struct policy_answer a = {.b = j->scratch, .rb = j->side};
+    struct atsi_err err = ATSI_ERR_INIT;
+    int rc = policy_ask(asked, &j->in->chain, place, &a, &err);
+    (void)unused;
+    if (rc != ATSI_OK)
+        return cli_fail(cli_exit_code(rc), "%s: %s: policy %s: %s", path, j->in->name, policy,
+                        err.msg);
+    cli_json_set(j->out, "fluid", json_real(a.fluid), j->ok);
+    cli_json_set(j->out, "steady3", json_real(a.steady), j->ok);
+    cli_json_set(j->out, "evals", json_integer((json_int_t)a.evals), j->ok);
+    cli_json_set(j->out, "ns", json_integer((json_int_t)a.ns), j->ok);
+    report_sides(j, "rb");
+    policy_write_bits(a.b, j->in->chain.n, j->text);
+    cli_json_set(j->out, "b", json_string(j->text), j->ok);
+    return CLI_OK;
+}
+static const struct algorithm by_policy = {"policy", policy_scratch, solve_policy, 0};
+
 static const struct algorithm algorithms[] = {
     {"alg1", alg1_scratch, solve_alg1, 0},
     {"alg1_subsequence", alg1_scratch, solve_alg1, 1},
@@ -228,6 +263,8 @@ static const struct algorithm algorithms[] = {
 
 static const struct algorithm *find_algorithm(void)
 {
+    if (policy != NULL)
+        return &by_policy;
     for (size_t i = 0; i < sizeof algorithms / sizeof algorithms[0]; i++)
         if (strcmp(algorithms[i].name, algorithm) == 0)
             return &algorithms[i];
@@ -264,8 +301,10 @@ static int check_options(void)
 {
     if (path == NULL)
         return cli_fail(CLI_USAGE, "--instance FILE is missing");
-    if (algorithm == NULL)
+    if (algorithm == NULL && policy == NULL)
         return cli_fail(CLI_USAGE, "--algorithm NAME is missing");
+    if (algorithm != NULL && policy != NULL)
+        return cli_fail(CLI_USAGE, "--algorithm and --policy exclude each other");
     if (find_algorithm() == NULL)
         return cli_fail(CLI_USAGE,
                         "--algorithm %s: unknown; `atsinfer policy solve --help` lists "
@@ -279,6 +318,8 @@ static int check_options(void)
 static int run(int argc, char **argv)
 {
     struct policy_file f = {0};
+    struct atsi_runtime *rt = NULL;
+    char name[64];
     int n_pos, code = cli_parse(&policy_cmd_solve, options, argc, argv, &n_pos);
     json_t *out;
     bool ok = true;
@@ -289,12 +330,15 @@ static int run(int argc, char **argv)
     code = check_options();
     if (code == CLI_OK)
         code = policy_file_open(path, &f);
-    if (code != CLI_OK)
-        return code;
+    if (code == CLI_OK && policy != NULL)
+        code = policy_open(policy, &rt, name);
+    if (rt != NULL && code == CLI_OK)
+        asked = atsi_runtime_component(rt, ATSI_KIND_POLICY, name);
     out = json_array();
     for (size_t i = 0; code == CLI_OK && ok && i < f.n; i++)
         code = one_instance(find_algorithm(), &f.item[i], out, &ok);
     policy_file_close(&f);
+    atsi_runtime_close(rt);
     if (code != CLI_OK) {
         json_decref(out);
         return code;
@@ -305,6 +349,6 @@ static int run(int argc, char **argv)
 const struct cli_command policy_cmd_solve = {
     .name = "solve",
     .summary = "run a scheduling algorithm on the instances of a file",
-    .usage = "atsinfer policy solve --algorithm NAME --instance FILE",
+    .usage = "atsinfer policy solve --algorithm NAME | --policy NAME --instance FILE",
     .run = run,
 };

@@ -40,6 +40,7 @@ function(atsinfer_plugin name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include)
   set_target_properties(${name} PROPERTIES PREFIX "atsinfer-"
     LIBRARY_OUTPUT_DIRECTORY ${ATSINFER_PLUGIN_DIR})
+  set_property(GLOBAL APPEND PROPERTY ATSINFER_PLUGINS ${name}) # for the installation
   if(NOT ATSINFER_SANITIZE)
     target_link_options(${name} PRIVATE -Wl,-z,defs -Wl,--exclude-libs,ALL)
   endif()

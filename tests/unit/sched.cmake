@@ -14,7 +14,7 @@ atsinfer_test(test_sched_vectors test_sched_vectors.c ${PROJECT_SOURCE_DIR}/cli/
 target_link_libraries(test_sched_vectors PRIVATE atsi_sched PkgConfig::JANSSON m)
 atsinfer_test(test_sched_command test_sched_command.c scratch.c)
 target_link_libraries(test_sched_command PRIVATE PkgConfig::JANSSON)
-add_dependencies(test_sched_command atsinfer_cli)
+add_dependencies(test_sched_command atsinfer_cli policy_dp policy_static)
 
 # The policies, as plugins, under the core's checks
 foreach(name policies policy_rounds)
@@ -24,3 +24,14 @@ foreach(name policies policy_rounds)
 endforeach()
 target_sources(test_policies PRIVATE ${PROJECT_SOURCE_DIR}/cli/policy_instance.c)
 target_link_libraries(test_policies PRIVATE PkgConfig::JANSSON)
+
+# Conformance of policies, good ones and hostile ones (tests/plugins adds them); what rounds do with
+# the answers of hostile ones.
+atsinfer_test(test_conform test_conform.c scratch.c)
+target_link_libraries(test_conform PRIVATE PkgConfig::JANSSON)
+add_dependencies(test_conform atsinfer_cli policy_dp policy_static sim)
+set(sim ${PROJECT_SOURCE_DIR}/plugins/sim)
+atsinfer_test(test_policy_faults test_policy_faults.c scratch.c ${sim}/backend.c ${sim}/transfer.c
+  ${sim}/world.c ${sim}/load.c)
+target_link_libraries(test_policy_faults PRIVATE atsi_core Threads::Threads ${CMAKE_DL_LIBS} m)
+add_dependencies(test_policy_faults policy_static)

@@ -6,6 +6,7 @@
 #include "core/abi.h"
 
 #include "atsinfer/atsinfer.h"
+#include "atsinfer/conform.h"
 #include "atsinfer/plan.h"
 #include "atsinfer/policy.h"
 #include "atsinfer/simulate.h"

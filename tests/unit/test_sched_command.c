@@ -72,6 +72,37 @@ static void test_help(void **state)
     refused("dance", 2, "dance");
 }
 
+/* Any plugin's policy: what lives on the GPU runs there, and a round takes time. */
+static void test_policies(void **state)
+{
+    static const char *const which[] = {"policy_dp:backlog", "policy_static:alg1",
+                                        ATSI_BINARY_DIR "/lib/atsinfer/atsinfer-policy_dp.so",
+                                        "policy_dp:repaired --place"};
+    (void)state;
+    for (size_t k = 0; k < sizeof which / sizeof which[0]; k++) {
+        char args[512];
+        json_t *list, *o;
+        size_t i;
+        (void)snprintf(args, sizeof args, "solve --instance " SMALL " --policy %s", which[k]);
+        assert_int_equal(tool(args), 0);
+        list = json_loads(out, 0, NULL);
+        assert_true(json_array_size(list) > 0);
+        json_array_foreach(list, i, o)
+        {
+            const char *b = json_string_value(json_object_get(o, "b"));
+            const char *rb = json_string_value(json_object_get(o, "rb"));
+            assert_int_equal(strlen(b), strlen(rb));
+            for (size_t c = 0; b[c] != '\0'; c++)
+                assert_true(rb[c] >= b[c]);
+            assert_true(json_real_value(json_object_get(o, "fluid")) > 0);
+        }
+        json_decref(list);
+    }
+    refused("solve --instance " SMALL " --policy no_such", 2, "no such policy");
+    refused("solve --instance " SMALL " --policy policy_dp --algorithm alg1", 2, "exclude");
+    refused("solve --instance " SMALL " --policy policy_dp:quick", 2, "quick");
+}
+
 static void test_options(void **state)
 {
     (void)state;
@@ -223,10 +254,10 @@ static void test_bad_sequences(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_help),          cmocka_unit_test(test_options),
-        cmocka_unit_test(test_answers),       cmocka_unit_test(test_latency),
-        cmocka_unit_test(test_bad_instances), cmocka_unit_test(test_hostile_sizes),
-        cmocka_unit_test(test_bad_sequences),
+        cmocka_unit_test(test_help),          cmocka_unit_test(test_policies),
+        cmocka_unit_test(test_options),       cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_latency),       cmocka_unit_test(test_bad_instances),
+        cmocka_unit_test(test_hostile_sizes), cmocka_unit_test(test_bad_sequences),
     };
     return cmocka_run_group_tests(tests, scratch_enter, scratch_leave);
 }
