@@ -239,15 +239,18 @@ static bool new_schedule(struct atsi_rounds *r, const struct ask *a, uint64_t *t
     }
     for (int k = 0; k < 2 && r->p.dynamic; k++) {
         int got;
-        if (uses[k]->ops == NULL || uses[k]->ops->schedule == NULL)
+        if (uses[k]->ops == NULL)
             continue;
+        if (uses[k]->ops->schedule == NULL) /* items run where they live */
+            break;
         r->counts.schedules++;
         got = try_schedule(r, uses[k], k, a, took);
         if (got >= 0)
             return got == 1;
     }
-    if (r->phase[a->phase].planned && !r->p.dynamic)
-        return false;
+    if (r->phase[a->phase].planned &&
+        (!r->p.dynamic || (r->p.schedule.ops != NULL && r->p.schedule.ops->schedule == NULL)))
+        return false; /* nothing else can come */
     stay(r, &r->phase[a->phase].draft->schedule);
     return true;
 }
