@@ -72,7 +72,7 @@ static const struct atsi_conf_key keys[] = {
     {"policy.time_limit", ATSI_CONF_INT, "5000", 1, 10000000, NULL,
      LATER "microseconds a policy may take for one round."},
     {"policy.rule.*", ATSI_CONF_TEXT, "", 0, 0, NULL,
-     LATER "REGEX = DEVICE for tensors; rules are tried by number."},
+     "REGEX = cpu or accel, for what plan and simulate place; rules are tried by number."},
     {"plugins.path", ATSI_CONF_TEXT, "", 0, 0, NULL,
      "Folders with more plugins, separated by colons. Ignored in a ./atsinfer.ini merely found."},
 };

@@ -50,7 +50,8 @@ int atsi_plan_pin_items(struct atsi_plan_report *r, const struct atsi_plan_param
             return rc;
     }
     for (uint32_t i = 0; i < it->n; i++) {
-        it->items[i].pinned = atsi_plan_is_cache(&it->work[i]) ? caches : -1;
+        if (atsi_plan_is_cache(&it->work[i]) && it->items[i].pinned < 0)
+            it->items[i].pinned = caches;
         for (uint32_t k = p->n_pins; k-- > 0;) /* backwards: the first rule stays */
             if (fnmatch(p->pins[k].pattern, it->items[i].name, 0) == 0)
                 it->items[i].pinned = p->pins[k].device;

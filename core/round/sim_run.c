@@ -2,6 +2,8 @@
  * What simulated requests and plans run on. */
 #include "core/round/sim_run.h"
 
+#include "core/round/rules.h"
+
 #include "core/conf.h"
 
 #include <stdlib.h>
@@ -33,9 +35,10 @@ static int items_of_file(struct atsi_sim_run *r, const char *path)
 int atsi_sim_open_items(struct atsi_sim_run *r)
 {
     size_t n = strlen(r->p->model);
-    if (n > 4 && strcmp(r->p->model + n - 4, ".ini") == 0)
-        return atsi_items_from_shape(r->p->model, &r->items, r->err);
-    return items_of_file(r, r->p->model);
+    bool shape = n > 4 && strcmp(r->p->model + n - 4, ".ini") == 0;
+    int rc = shape ? atsi_items_from_shape(r->p->model, &r->items, r->err)
+                   : items_of_file(r, r->p->model);
+    return rc == ATSI_OK ? atsi_rules_apply(r->rt->conf, r->items, r->err) : rc;
 }
 
 static uint64_t vocabulary(const struct atsi_items *it)

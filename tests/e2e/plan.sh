@@ -118,6 +118,15 @@ expect "a little too little RAM" 3 "GPU and host together *918.5 *876.0" "no pol
 expect "enough RAM" 0 "limit 343.0 MiB" "" $dense --ram 343MiB
 expect "no fit as JSON" 3 '"fits": false' "" $dense --ram 100MiB --json
 expect "caches on the accelerator" 0 "KV caches and states *96.0 MiB" "" $dense --set kv.device=accel
+# Rules of the configuration: by number, the first that matches holds.
+expect "rules" 0 "pinned by a rule" "" $dense --explain "L3.down" --set "policy.rule.2=down = accel" --set "policy.rule.1=^L3\\.down$ = cpu"
+has "host"
+expect "rule to the accelerator" 0 "resident: pinned by a rule" "" $dense --explain "L4.down" --set "policy.rule.2=down = accel" --set "policy.rule.1=^L3\\.down$ = cpu"
+expect "rule without a device" 2 "" "policy.rule.1 = down: expected REGEX = DEVICE" $dense --set "policy.rule.1=down"
+expect "rule for no device" 2 "" 'device "gpu7": expected cpu or accel' $dense --set "policy.rule.1=down = gpu7"
+expect "rule that is no expression" 2 "" "policy.rule.1: \"(down\": " $dense --set "policy.rule.1=(down = cpu"
+expect "rule without a number" 2 "" "policy.rule.N" $dense --set "policy.rule.first=down = cpu"
+
 expect "a saved plan of what does not fit" 3 "" "does not fit" $dense --ram 100MiB --save none.plan
 [ -e none.plan ] && fail "a plan that does not fit was saved"
 
