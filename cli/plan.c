@@ -23,11 +23,11 @@ static struct cli_texts pins;
 static const struct cli_option options[] = {
     {.name = "--machine",
      .arg = "FILE",
-     .help = "machine profile (ini); see docs/plan.md",
+     .help = "machine profile (ini, docs/scheduling.md), or the name of a shipped one",
      .text = &machine},
     {.name = "--shape",
      .arg = "FILE",
-     .help = "model shape (ini) instead of -m: a model nobody has at hand",
+     .help = "model shape (ini) instead of -m, for models not at hand, or a shipped one's name",
      .text = &shape},
     {.name = "--policy",
      .arg = "NAME",

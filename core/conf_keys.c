@@ -13,6 +13,7 @@
 
 /* Said of settings whose part of the system is not there yet, so that nobody is misled. */
 #define LATER "Accepted, used once the hybrid path is there: "
+#define PLANS "Used by plan and simulate, and once the hybrid path is there by all: "
 
 static const struct atsi_conf_key keys[] = {
     {"model.path", ATSI_CONF_TEXT, "", 0, 0, NULL,
@@ -60,17 +61,17 @@ static const struct atsi_conf_key keys[] = {
     {"transfer.engine", ATSI_CONF_TEXT, "auto", 0, 0, NULL,
      LATER "transfer plugin: auto or a name."},
     {"policy.name", ATSI_CONF_TEXT, "policy_dp", 0, 0, NULL,
-     LATER "policy plugin for placement and scheduling."},
+     PLANS "policy plugin for placement and scheduling."},
     {"policy.place", ATSI_CONF_TEXT, "", 0, 0, NULL,
-     LATER "another policy for placement. Empty: policy.name."},
+     PLANS "another policy for placement. Empty: policy.name."},
     {"policy.schedule", ATSI_CONF_TEXT, "", 0, 0, NULL,
-     LATER "another policy for scheduling. Empty: policy.name."},
+     PLANS "another policy for scheduling. Empty: policy.name."},
     {"policy.fallback", ATSI_CONF_TEXT, "policy_static", 0, 0, NULL,
-     LATER "policy used when an answer is invalid or late."},
+     PLANS "policy used when an answer is invalid or late."},
     {"policy.mix", ATSI_CONF_TEXT, "2048:128", 0, 0, NULL,
      LATER "prompt and generated tokens that placement is balanced for."},
     {"policy.time_limit", ATSI_CONF_INT, "5000", 1, 10000000, NULL,
-     LATER "microseconds a policy may take for one round."},
+     PLANS "microseconds a policy may take for one round."},
     {"policy.rule.*", ATSI_CONF_TEXT, "", 0, 0, NULL,
      "REGEX = cpu or accel, for what plan and simulate place; rules are tried by number."},
     {"plugins.path", ATSI_CONF_TEXT, "", 0, 0, NULL,

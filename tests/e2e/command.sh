@@ -42,7 +42,7 @@ expect "help" 0 "subcommands" "" --help
 expect "version" 0 "^atsinfer [0-9]" "" --version
 expect "no arguments" 2 "" "usage"
 expect "unknown subcommand" 2 "" "did you mean run" rum
-for sub in run perplexity logits tokenize inspect bench kernels plugins topology config doctor simulate \
+for sub in run chat perplexity template logits tokenize inspect bench kernels plugins topology config doctor simulate \
   profile plan; do
   expect "$sub --help" 0 "usage: atsinfer $sub" "" $sub --help
   expect "$sub unknown option" 2 "" "unknown option --no-such-thing" $sub --no-such-thing
