@@ -148,14 +148,13 @@ static void add_step(struct atsi_plan *p, struct atsi_step s)
     p->steps[p->n_steps++] = s;
 }
 
-void atsi_plan_build(struct atsi_plan *p, const struct atsi_question *q, const int32_t *placed,
+void atsi_plan_build(struct atsi_plan *p, const struct atsi_question *q,
                      const struct atsi_schedule *s, uint32_t phase, const double *in_bytes,
                      uint32_t tokens)
 {
     const struct atsi_items *it = q->items;
     uint8_t here = ATSI_DEVICE_HOST;
     bool open = false; /* the last step is a run that may grow */
-    (void)placed;
     p->n_steps = 0;
     p->n_slots = q->slot_depth[phase];
     list_moves(p, q, s, phase);

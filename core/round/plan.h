@@ -65,7 +65,7 @@ int atsi_plan_open(const struct atsi_question *q, struct atsi_plan **out, struct
 void atsi_plan_close(struct atsi_plan *p); /* NULL is allowed */
 /* Steps and moves of a checked answer.  in_bytes: [n] activations that reach each item in this
  * phase; tokens scales the edges' bytes per token. */
-void atsi_plan_build(struct atsi_plan *p, const struct atsi_question *q, const int32_t *placed,
+void atsi_plan_build(struct atsi_plan *p, const struct atsi_question *q,
                      const struct atsi_schedule *s, uint32_t phase, const double *in_bytes,
                      uint32_t tokens);
 

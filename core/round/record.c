@@ -102,7 +102,6 @@ void atsi_recorder_take(struct atsi_recorder *r, const struct atsi_question *q, 
         t.profile[ATSI_CLASS_XFER] +=
             (double)cost_of(q, phase, ATSI_DEVICE_ACCEL, plan->moves[k].item)->transfer_ns;
     }
-    r->quiet = rec->n_moves > 0 ? 0 : r->quiet + 1;
     for (int k = 0; k < ATSI_N_CLASSES; k++)
         note(r, k, t.seen[k], t.profile[k]);
 }

@@ -14,7 +14,6 @@ struct atsi_recorder {
     uint32_t ratio[ATSI_N_CLASSES][ATSI_RECORD_ROUNDS];
     uint32_t n[ATSI_N_CLASSES]; /* rounds seen, at most ATSI_RECORD_ROUNDS */
     uint32_t at[ATSI_N_CLASSES];
-    uint32_t quiet; /* rounds since a transfer was last measured */
 };
 
 void atsi_recorder_reset(struct atsi_recorder *r);

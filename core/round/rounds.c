@@ -14,6 +14,7 @@ struct phase {
     struct atsi_answer *in_force, *draft;
     struct atsi_plan *plan;
     bool planned;
+    uint32_t tokens;     /* of the rounds the plan copies activations for */
     uint64_t planned_ns; /* on the devices' clock */
     uint32_t slowdown_then[ATSI_N_CLASSES];
     uint64_t observed_ns;
@@ -27,8 +28,8 @@ struct atsi_rounds {
     struct atsi_recorder recorder;
     struct atsi_answer *placement;
     struct phase phase[2];
-    void *state[3]; /* of the schedule policy and the fallback, per use */
-    size_t state_bytes[3];
+    void *state[2]; /* of the schedule policy and the fallback, per use */
+    size_t state_bytes[2];
     struct atsi_rounds_counts counts;
     const struct atsi_record *record;
 };
@@ -88,17 +89,15 @@ static int lend_scratch(struct atsi_rounds *r, const struct atsi_policy_ops *ops
 static bool try_place(struct atsi_rounds *r, const struct atsi_policy_use *use)
 {
     struct atsi_err why = ATSI_ERR_INIT;
-    uint64_t start;
     int rc, legal = ATSI_OK;
     if (use->ops == NULL || use->ops->place == NULL)
         return false;
     rc = lend_scratch(r, use->ops, &why);
-    start = wall_ns();
     if (rc == ATSI_OK)
         rc = use->ops->place(&r->q->p, &r->placement->place, &why);
     if (rc == ATSI_OK)
         legal = atsi_check_placement(r->q, &r->placement->place, &why);
-    (void)start; /* placing is done once, before anything waits: no time limit */
+    /* Placing is done once, before anything waits: no time limit. */
     return usable(r, "place", use, rc, 0, &why, legal);
 }
 
@@ -255,14 +254,21 @@ static bool new_schedule(struct atsi_rounds *r, const struct ask *a, uint64_t *t
     return true;
 }
 
+static void build_plan(struct atsi_rounds *r, const struct ask *a)
+{
+    struct phase *ph = &r->phase[a->phase];
+    atsi_plan_build(ph->plan, r->q, &ph->in_force->schedule, a->phase, r->work.in_bytes[a->phase],
+                    a->tokens);
+    ph->tokens = a->tokens;
+}
+
 static void adopt(struct atsi_rounds *r, const struct ask *a)
 {
     struct phase *ph = &r->phase[a->phase];
     struct atsi_answer *old = ph->in_force;
     ph->in_force = ph->draft;
     ph->draft = old;
-    atsi_plan_build(ph->plan, r->q, r->placement->placed, &ph->in_force->schedule, a->phase,
-                    r->work.in_bytes[a->phase], a->tokens);
+    build_plan(r, a);
     ph->planned = true;
     ph->planned_ns = a->clock_ns;
     memcpy(ph->slowdown_then, a->now, sizeof ph->slowdown_then);
@@ -309,6 +315,8 @@ int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uin
         out->plan_ns = wall_ns() - start;
     } else {
         out->kept = true;
+        if (ph->tokens != a.tokens) /* the same answer for a round of another size */
+            build_plan(r, &a);
         r->counts.kept++;
     }
     rc =
@@ -369,7 +377,7 @@ void atsi_rounds_close(struct atsi_rounds *r)
         atsi_answer_close(r->phase[f].in_force);
     }
     atsi_answer_close(r->placement);
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < 2; k++)
         free(r->state[k]);
     free(r);
 }

@@ -169,8 +169,8 @@ static double executed(struct bench *b, uint32_t phase, const struct atsi_answer
     assert_int_equal(atsi_check_schedule(b->q, phase, a->placed, &a->schedule, &err), ATSI_OK);
     assert_int_equal(atsi_plan_open(b->q, &plan, &err), ATSI_OK);
     assert_int_equal(atsi_exec_open(b->q, &b->d, &x, &err), ATSI_OK);
-    atsi_plan_build(plan, b->q, a->placed, &a->schedule, phase,
-                    atsi_model_source_in_bytes(b->source[phase]), 1);
+    atsi_plan_build(plan, b->q, &a->schedule, phase, atsi_model_source_in_bytes(b->source[phase]),
+                    1);
     for (uint32_t r = 0; r < rounds; r++) {
         assert_int_equal(atsi_exec_now(x, &before, &err), ATSI_OK);
         if (r > 0 && phase == ATSI_PHASE_DECODE)
