@@ -19,7 +19,10 @@ extern "C" {
 
 /* How a weight's bytes are arranged. */
 enum atsi_layout {
-    ATSI_LAYOUT_ROWS = 0 /* as in the file: row after row of blocks */
+    ATSI_LAYOUT_ROWS = 0,  /* as in the file: row after row of blocks */
+    ATSI_LAYOUT_PANELS = 1 /* as many bytes: panels of 16 rows, dword-interleaved (panel.h), then
+                            * the remaining ne[1] % 16 rows as in the file; every matrix of a stack
+                            * for itself */
 };
 
 /* A tensor or a view of one.  For weights ne[0] is the contiguous (input) dimension, ne[1] the

@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 #define ATSI_ABI_MAJOR 0u /* 0: minors must match; 1.0 is frozen once the hybrid path is done */
-#define ATSI_ABI_MINOR 2u
+#define ATSI_ABI_MINOR 3u
 #define ATSI_PLUGIN_MAGIC 0x49535441u /* "ATSI", little-endian */
 #define ATSI_PLUGIN_ENTRY "atsi_plugin_entry"
 
@@ -127,8 +127,8 @@ struct atsi_split {
     const struct atsi_op *const *ops;
     struct atsi_event *const *wait;
     struct atsi_event *signal; /* may be NULL */
-    uint64_t graph_key; /* same non-zero key = same ops, shapes and addresses: derived data (a
-                         * captured graph) may be reused; 0 = no promise */
+    uint64_t graph_key; /* same non-zero key = same ops, shapes and addresses, but for attn.n_kv:
+                         * derived data (a captured graph) may be reused; 0 = no promise */
     uint64_t *op_ns;    /* may be NULL; else n_ops measured times, valid once signal fired */
 };
 
@@ -162,6 +162,23 @@ struct atsi_backend_ops {
     int (*event_query)(const struct atsi_event *ev);
     /* When the event fired on the engine's clock. */
     int (*event_time)(const struct atsi_event *ev, uint64_t *ns_out);
+    /* The functions below may be NULL: the device does not need them. */
+    /* Queues memory of the device set to `value`, before `signal` fires (may be NULL). */
+    int (*fill)(struct atsi_queue *q, void *dst, int value, size_t bytes, struct atsi_event *signal,
+                struct atsi_err *err);
+    /* Makes the device able to read [ptr, ptr + bytes) of host memory at the full rate of the link,
+     * until host_unregister.  ATSI_ENOMEM, ATSI_ENOTSUP: not here, not so much, or not this memory
+     * (a read-only mapping); all of it stays usable, slower. */
+    int (*host_register)(struct atsi_backend *be, void *ptr, size_t bytes, struct atsi_err *err);
+    void (*host_unregister)(struct atsi_backend *be, void *ptr);
+    /* A range of addresses without memory, for buf_commit.  [owned by caller: free with buf_free]
+     */
+    int (*buf_reserve)(struct atsi_backend *be, size_t bytes, struct atsi_buf **out,
+                       struct atsi_err *err);
+    /* Gives the first `bytes` of a reserved buffer memory, and takes that of the rest away; what
+     * stays keeps its contents.  No queued work may touch what goes. */
+    int (*buf_commit)(struct atsi_backend *be, struct atsi_buf *buf, size_t bytes,
+                      struct atsi_err *err);
 };
 
 /* ---------------------------------------------------------------- transfer engine */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sizes and offsets of every public struct at plugin interface 0.2 (64-bit, System V).  A line that
+ * Sizes and offsets of every public struct at plugin interface 0.3 (64-bit, System V).  A line that
  * no longer holds means that plugins built before read wrong memory: bump ATSI_ABI_MINOR, then pin
  * anew.  PIN_VERSION(major, minor)  PIN_SIZE(type, bytes)  PIN(struct, member, offset)
  */
 /* clang-format off */
-PIN_VERSION(0, 2)
+PIN_VERSION(0, 3)
 
 /* status.h */
 PIN_SIZE(struct atsi_err, 512)
@@ -250,7 +250,7 @@ PIN(atsi_split, wait, 24)
 PIN(atsi_split, signal, 32)
 PIN(atsi_split, graph_key, 40)
 PIN(atsi_split, op_ns, 48)
-PIN_SIZE(struct atsi_backend_ops, 136)
+PIN_SIZE(struct atsi_backend_ops, 176)
 PIN(atsi_backend_ops, struct_size, 0)
 PIN(atsi_backend_ops, probe, 8)
 PIN(atsi_backend_ops, open, 16)
@@ -268,6 +268,11 @@ PIN(atsi_backend_ops, run, 104)
 PIN(atsi_backend_ops, event_wait, 112)
 PIN(atsi_backend_ops, event_query, 120)
 PIN(atsi_backend_ops, event_time, 128)
+PIN(atsi_backend_ops, fill, 136)
+PIN(atsi_backend_ops, host_register, 144)
+PIN(atsi_backend_ops, host_unregister, 152)
+PIN(atsi_backend_ops, buf_reserve, 160)
+PIN(atsi_backend_ops, buf_commit, 168)
 PIN_SIZE(struct atsi_channel, 24)
 PIN(atsi_channel, struct_size, 0)
 PIN(atsi_channel, name, 8)

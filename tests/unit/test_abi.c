@@ -264,7 +264,7 @@ static const struct table {
     const char *names[MAX_OPS];
 } tables[] = {
     {ATSI_KIND_BACKEND,
-     0,
+     5,
      sizeof(struct atsi_backend_ops),
      {"probe", "open", "close", "props", "supports", "buf_alloc", "buf_free", "buf_ptr",
       "queue_open", "queue_close", "event_open", "event_close", "run", "event_wait", "event_query",
