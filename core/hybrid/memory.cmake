@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+# The memory regions of hybrid runs: budget, device region, host region, background packing.
+list(APPEND ATSI_CORE_SOURCES)
