@@ -1,3 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 # The memory regions of hybrid runs: budget, device region, host region, background packing.
-list(APPEND ATSI_CORE_SOURCES)
+list(APPEND ATSI_CORE_SOURCES
+  hybrid/budget.c)

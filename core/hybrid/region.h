@@ -15,6 +15,9 @@
 
 #include "core/hybrid/weights.h"
 
+/* Residents and slots start at multiples of this, or of what the device asks for. */
+#define ATSI_REGION_ALIGN 256u
+
 struct atsi_region;
 
 struct atsi_region_params {
