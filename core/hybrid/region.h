@@ -51,8 +51,8 @@ struct atsi_region_change {
 };
 /* Makes exactly `wants` resident: drops others, keeps those that are there where they are, loads
  * the rest (several transfers in flight), and loads again at another place what is in the way, when
- * nothing else helps.  Nothing queued may read residents.  A host view whose layout changed since
- * it was loaded does not count as a change: atsi_region_refresh does that.
+ * nothing else helps.  Nothing queued may read residents.  What was loaded in another layout than
+ * the host has now stays as it is.
  *   ATSI_ENOMEM  wants need more than the region has (both numbers), or a transfer failed for want
  *                of memory: shrink and place again
  *   ATSI_EINTR   progress returned non-zero

@@ -12,8 +12,6 @@
 #ifndef ATSI_CORE_HYBRID_WEIGHTS_H
 #define ATSI_CORE_HYBRID_WEIGHTS_H
 
-#include "atsinfer/plugin.h"
-#include "core/log.h"
 #include "core/runtime.h"
 
 struct atsi_weights;
@@ -47,9 +45,9 @@ uint64_t atsi_piece_bytes(const struct atsi_weights *w, const struct atsi_piece 
 
 /* ---------------------------------------------------------------- rounds */
 /* A round (or any queued work that reads host weights) begins: replacements that wait are taken
- * over first, unless another session is in a round, and pinned as pin() says.  Returns a version
- * that grows with every replacement: captured graphs and plans that embed addresses or layouts are
- * made again when it differs from the last one.  [any thread, one per session] */
+ * over first, unless another session is in a round.  Returns a version that grows with every
+ * replacement: captured graphs and plans that embed addresses or layouts are made again when it
+ * differs from the last one.  [any thread, one per session] */
 uint64_t atsi_weights_begin(struct atsi_weights *w);
 /* Nothing queued reads host weights any more. */
 void atsi_weights_end(struct atsi_weights *w);
@@ -57,15 +55,23 @@ void atsi_weights_end(struct atsi_weights *w);
  * to round run dry, then end() and begin().  [any thread] */
 bool atsi_weights_waiting(const struct atsi_weights *w);
 
-/* Room for a packed copy: 2 MiB-aligned, huge pages asked for, untouched.  [any thread]  Give it
- * to offer() or free it.  NULL: no memory. */
-void *atsi_weights_alloc(uint64_t bytes);
-void atsi_weights_free(void *p, uint64_t bytes);
-/* Replaces a tensor's bytes at the next begin(); the loader's pages are then released.  `data`
- * holds the tensor in `layout`; home PACKED: of atsi_weights_alloc, [taken]; CACHE: [borrowed until
- * close].  [any thread] */
+/* ---------------------------------------------------------------- replacing */
+/* Addresses for packed copies of the tensors of `list`, one behind the other in that order, so that
+ * the three stacks of a layer's experts lie together; 2 MiB pages are asked for, no memory is taken
+ * before it is written.  at: [n], set.  A tensor that has such a place keeps it.  ATSI_ENOMEM. */
+int atsi_weights_reserve(struct atsi_weights *w, const uint32_t *list, uint32_t n, void **at,
+                         struct atsi_err *err);
+/* The memory that was written at a tensor's reserved place is given back: it will not be offered.
+ */
+void atsi_weights_discard(struct atsi_weights *w, uint32_t tensor);
+/* Replaces a tensor's bytes: at once when no session is in a round, else at the next begin().  The
+ * loader's pages are then released.  data: the tensor in `layout`; at its reserved place (PACKED)
+ * or in a mapping that outlives w (CACHE).  [any thread] */
 void atsi_weights_offer(struct atsi_weights *w, uint32_t tensor, enum atsi_layout layout,
                         enum atsi_weight_home home, void *data);
+/* True when the loader can give the memory of a replaced tensor back, so that nothing stays in
+ * memory twice. */
+bool atsi_weights_can_release(const struct atsi_weights *w);
 
 /* ---------------------------------------------------------------- transfers */
 /* Host bytes of a piece, of matrices [first, first + n) of a stack (0, 1 when it is none), as
@@ -89,12 +95,15 @@ struct atsi_pin_state {
 /* The ladder: registers the memory of `ranked` tensors (those that plans promote most, first) with
  * the device, in chunks, up to `budget` bytes; what is refused or does not fit goes through the
  * transfer engine's staging or pageable copies.  Never fails; the log says once what was reached
- * and why no more.  Tensors announced to be packed are pinned when they are.  Called again with
- * another ranking or budget: what fell out is unregistered.  budget 0, or a device without
- * host_register: nothing is pinned.  [thread that owns the device; between rounds] */
+ * and why no more.  Tensors announced to be packed are pinned by pin_more(), when they are.  Called
+ * again with another ranking or budget: what fell out is unregistered.  budget 0, or a device
+ * without host_register: nothing is pinned.  [thread that owns the device; between rounds] */
 void atsi_weights_pin(struct atsi_weights *w, const struct atsi_backend_ops *ops,
                       struct atsi_backend *be, const uint32_t *ranked, uint32_t n, uint64_t budget);
-/* Before the device is closed. */
+/* Pins ranked tensors that were packed since, a limited number of bytes per call, so that a round
+ * is not held up.  [as pin] */
+void atsi_weights_pin_more(struct atsi_weights *w);
+/* Before the device is closed; nothing queued reads host weights. */
 void atsi_weights_unpin(struct atsi_weights *w);
 void atsi_weights_pin_state(const struct atsi_weights *w, struct atsi_pin_state *out);
 /* By the packer: the tensor will be (true), or will not be (false) offered.  [any thread] */
