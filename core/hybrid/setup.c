@@ -77,7 +77,7 @@ static int make_budget(struct atsi_hybrid *h, struct atsi_err *err)
     h->sizes.caches = h->s->kv_bytes + h->s->state_bytes;
     if (rc == ATSI_OK)
         rc = atsi_budget_make(&h->conf, &h->a.props, &h->sizes, &h->budget, err);
-    return rc;
+    return rc == ATSI_ENOFIT ? ATSI_ENOMEM : rc; /* an accelerator too small is none */
 }
 
 /* ---------------------------------------------------------------- items and operations */
@@ -262,27 +262,59 @@ static int place_and_fill(struct atsi_hybrid *h, struct atsi_err *err)
     return rc;
 }
 
-/* Those that plans move most often would come first; before any plan, the largest. */
-static void pin_weights(struct atsi_hybrid *h)
+static void rank(uint32_t *ranked, uint32_t *n, int32_t tensor)
 {
-    const int32_t *placed = atsi_rounds_placement(h->rounds)->device;
+    for (uint32_t i = 0; i < *n; i++)
+        if (ranked[i] == (uint32_t)tensor)
+            return;
+    if (tensor >= 0)
+        ranked[(*n)++] = (uint32_t)tensor;
+}
+
+/* What may move, in the order it is used: of items on the host, or, before there is a placement, of
+ * all.  Biases of experts move with them. */
+static void pin_weights(struct atsi_hybrid *h, const int32_t *placed)
+{
     struct atsi_limits limits;
     uint32_t *ranked, n = 0;
-    if (!atsi_model_take_pins(h->s->model))
+    if (!h->pinned && !atsi_model_take_pins(h->s->model))
         return;
     h->pinned = true;
-    ranked = calloc((size_t)h->items->n + 1, sizeof *ranked);
+    ranked = calloc(2 * (size_t)h->items->n + 1, sizeof *ranked);
     if (ranked == NULL)
         return; /* transfers are slower, no more */
-    for (uint32_t i = 0; i < h->items->n; i++)
-        if (placed[i] == ATSI_DEVICE_HOST && h->items->items[i].can_promote != 0 &&
-            (n == 0 || ranked[n - 1] != (uint32_t)h->items->places[i].weight))
-            ranked[n++] = (uint32_t)h->items->places[i].weight;
+    for (uint32_t i = 0; i < h->items->n; i++) {
+        const struct atsi_item_place *p = &h->items->places[i];
+        if (h->items->items[i].can_promote == 0 ||
+            (placed != NULL && placed[i] != ATSI_DEVICE_HOST))
+            continue;
+        rank(ranked, &n, p->weight);
+        if (h->items->items[i].n_experts > 0)
+            rank(ranked, &n, h->s->g->nodes[p->main_node]->weight[1]);
+    }
     atsi_limits_read("", &limits);
     atsi_weights_pin(
         h->weights, h->a.d.ops[ATSI_DEVICE_ACCEL], h->a.d.be[ATSI_DEVICE_ACCEL], ranked, n,
         atsi_budget_pin(&h->conf, &limits, atsi_budget_memlock(), h->sizes.weights, NULL, 0));
     free(ranked);
+}
+
+/* The copy kernel reads pinned memory alone: it carries weights if all that may move is pinned. */
+static void check_copy_kernel(struct atsi_hybrid *h)
+{
+    struct atsi_pin_state pins;
+    if (h->a.d.weight_queue == NULL)
+        return;
+    pin_weights(h, NULL);
+    atsi_weights_pin_state(h->weights, &pins);
+    if (h->pinned && pins.pinned >= pins.wanted)
+        return;
+    atsi_log(h->s->rt->log, ATSI_LOG_WARN, "session",
+             "transfer.engine = copy_kernel: %.1f of %.1f MiB are pinned; the copy engine moves "
+             "weights instead",
+             (double)pins.pinned / 1048576.0, (double)pins.wanted / 1048576.0);
+    h->a.d.ops[ATSI_DEVICE_ACCEL]->queue_close(h->a.d.weight_queue);
+    h->a.d.weight_queue = NULL;
 }
 
 int atsi_hybrid_setup(struct atsi_hybrid *h, struct atsi_err *err)
@@ -300,9 +332,11 @@ int atsi_hybrid_setup(struct atsi_hybrid *h, struct atsi_err *err)
     if (rc == ATSI_OK)
         rc = atsi_budget_check(&h->budget, h->items, h->s->n_ctx, 0, &memory, err);
     if (rc == ATSI_OK)
-        rc = place_and_fill(h, err);
+        check_copy_kernel(h);
     if (rc == ATSI_OK)
-        pin_weights(h);
+        rc = place_and_fill(h, err);
+    if (rc == ATSI_OK && h->a.d.weight_queue == NULL)
+        pin_weights(h, atsi_rounds_placement(h->rounds)->device);
     return rc;
 }
 

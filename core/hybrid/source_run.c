@@ -253,17 +253,15 @@ static int add_bias(struct atsi_source *src, struct atsi_move_ranges *m, uint32_
                     const struct atsi_graph_node *n, const int32_t *ids, unsigned char *at,
                     struct atsi_err *err)
 {
-    const struct atsi_tensor *bias;
-    int rc;
+    int rc = ATSI_OK;
+    uint64_t row;
     if (n->weight[1] < 0)
         return ATSI_OK;
-    bias = atsi_weights_tensor(src->p.weights, (uint32_t)n->weight[1]);
-    rc = grow_moves(m, *count + n->p.moe.n_used, err);
-    for (uint32_t j = 0; j < n->p.moe.n_used && rc == ATSI_OK; j++)
-        m->r[(*count)++] = (struct atsi_range){.src = (const unsigned char *)bias->data +
-                                                      (size_t)ids[j] * bias->row_bytes,
-                                               .dst = at + j * bias->row_bytes,
-                                               .bytes = (size_t)bias->row_bytes};
+    row = atsi_weights_tensor(src->p.weights, (uint32_t)n->weight[1])->row_bytes;
+    for (uint32_t j = 0; j < n->p.moe.n_used && rc == ATSI_OK; j++) {
+        struct atsi_piece p = {(uint32_t)n->weight[1], (uint64_t)ids[j], (uint64_t)ids[j] + 1};
+        rc = add_matrices(src, m, count, &p, 0, 1, at + j * row, err);
+    }
     return rc;
 }
 
