@@ -91,8 +91,8 @@ static bool is_channel(const char *engine)
 }
 
 /* The engine of the accelerator's own plugin, or the one that is named. */
-static const struct atsi_component *find_engine(const struct atsi_session *s, const char *wanted,
-                                                const char *path)
+static const struct atsi_transfer_ops *find_engine(const struct atsi_session *s, const char *wanted,
+                                                   const char *path)
 {
     const struct atsi_component *c;
     const char *at = "";
@@ -100,29 +100,45 @@ static const struct atsi_component *find_engine(const struct atsi_session *s, co
     for (uint32_t i = 0;
          (c = atsi_registry_at(s->rt->registry, ATSI_KIND_TRANSFER, i, &at)) != NULL; i++)
         if (own ? strcmp(at, path) == 0 : strcmp(c->name, wanted) == 0)
-            return c;
+            return c->ops;
     return NULL;
 }
 
-static int open_engine(struct atsi_session *s, struct atsi_accel *a, const char *wanted,
-                       const char *path, struct atsi_err *err)
+int atsi_accel_start(struct atsi_accel *a, struct atsi_err *err)
 {
-    const struct atsi_component *c = find_engine(s, wanted, path);
     struct atsi_exec_devices *d = &a->d;
-    int rc;
-    if (c == NULL)
-        return atsi_fail(err, ATSI_ENOTSUP, "its plugin has no transfer engine");
-    d->tx_ops = c->ops;
-    rc = d->tx_ops->open(&s->rt->host, d->be[ATSI_DEVICE_HOST], d->be[ATSI_DEVICE_ACCEL], &d->tx,
-                         err);
+    const struct atsi_backend_ops *ops = d->ops[ATSI_DEVICE_ACCEL];
+    struct atsi_backend *be = d->be[ATSI_DEVICE_ACCEL];
+    int rc = ops->queue_open(be, &d->queue[ATSI_DEVICE_ACCEL], err);
+    if (rc != ATSI_OK) {
+        d->queue[ATSI_DEVICE_ACCEL] = NULL;
+        return rc;
+    }
+    rc = d->tx_ops->open(d->host, d->be[ATSI_DEVICE_HOST], be, &d->tx, err);
     if (rc != ATSI_OK) {
         d->tx = NULL;
         return rc;
     }
     rc = atsi_exec_channels(d, err);
-    if (rc == ATSI_OK && strcmp(wanted, "copy_kernel") == 0)
-        rc = d->ops[ATSI_DEVICE_ACCEL]->queue_open(d->be[ATSI_DEVICE_ACCEL], &d->weight_queue, err);
+    if (rc == ATSI_OK && a->by_kernel)
+        rc = ops->queue_open(be, &d->weight_queue, err);
+    if (rc != ATSI_OK)
+        d->weight_queue = NULL;
     return rc;
+}
+
+void atsi_accel_stop(struct atsi_accel *a)
+{
+    const struct atsi_backend_ops *ops = a->d.ops[ATSI_DEVICE_ACCEL];
+    if (a->d.tx != NULL)
+        a->d.tx_ops->close(a->d.tx);
+    if (a->d.weight_queue != NULL)
+        ops->queue_close(a->d.weight_queue);
+    if (a->d.queue[ATSI_DEVICE_ACCEL] != NULL)
+        ops->queue_close(a->d.queue[ATSI_DEVICE_ACCEL]);
+    a->unsure = false;
+    a->d.tx = NULL;
+    a->d.weight_queue = a->d.queue[ATSI_DEVICE_ACCEL] = NULL;
 }
 
 static int check_engine_name(const struct atsi_session *s, const char *wanted, struct atsi_err *err)
@@ -167,11 +183,13 @@ int atsi_accel_open(struct atsi_session *s, struct atsi_accel *a, struct atsi_er
     } else {
         rc = open_device(s, a, &f, &why);
     }
-    if (rc == ATSI_OK)
-        rc = a->d.ops[ATSI_DEVICE_ACCEL]->queue_open(a->d.be[ATSI_DEVICE_ACCEL],
-                                                     &a->d.queue[ATSI_DEVICE_ACCEL], &why);
-    if (rc == ATSI_OK)
-        rc = open_engine(s, a, engine, f.path, &why);
+    if (rc == ATSI_OK) {
+        a->d.tx_ops = find_engine(s, engine, f.path);
+        a->by_kernel = strcmp(engine, "copy_kernel") == 0;
+        rc = a->d.tx_ops != NULL
+                 ? atsi_accel_start(a, &why)
+                 : atsi_fail(&why, ATSI_ENOTSUP, "its plugin has no transfer engine");
+    }
     if (rc != ATSI_OK) {
         say(s, f.name, why.msg);
         atsi_accel_close(a);
@@ -183,15 +201,9 @@ int atsi_accel_open(struct atsi_session *s, struct atsi_accel *a, struct atsi_er
 
 void atsi_accel_close(struct atsi_accel *a)
 {
-    const struct atsi_backend_ops *ops = a->d.ops[ATSI_DEVICE_ACCEL];
-    if (a->d.tx != NULL)
-        a->d.tx_ops->close(a->d.tx);
-    if (a->d.weight_queue != NULL)
-        ops->queue_close(a->d.weight_queue);
-    if (a->d.queue[ATSI_DEVICE_ACCEL] != NULL)
-        ops->queue_close(a->d.queue[ATSI_DEVICE_ACCEL]);
+    atsi_accel_stop(a);
     if (a->d.be[ATSI_DEVICE_ACCEL] != NULL)
-        ops->close(a->d.be[ATSI_DEVICE_ACCEL]);
+        a->d.ops[ATSI_DEVICE_ACCEL]->close(a->d.be[ATSI_DEVICE_ACCEL]);
     *a = (struct atsi_accel){0};
 }
 
@@ -214,15 +226,18 @@ void atsi_accel_free(const struct atsi_accel *a, struct atsi_buf *buf)
         a->d.ops[ATSI_DEVICE_ACCEL]->buf_free(a->d.be[ATSI_DEVICE_ACCEL], buf);
 }
 
-int atsi_accel_copy(const struct atsi_accel *a, struct atsi_event *ev, void *dst, const void *src,
+int atsi_accel_copy(struct atsi_accel *a, struct atsi_event *ev, void *dst, const void *src,
                     size_t bytes, struct atsi_err *err)
 {
-    struct atsi_range range = {src, dst, bytes};
     struct atsi_copyv req = {
-        .struct_size = sizeof req, .n_ranges = 1, .ranges = &range, .signal = ev};
-    int rc =
-        a->d.tx_ops->copyv(a->d.tx, a->d.copy_kernel, a->d.queue[ATSI_DEVICE_ACCEL], &req, err);
+        .struct_size = sizeof req, .n_ranges = 1, .ranges = &a->range, .signal = ev};
+    int rc;
+    if (a->unsure)
+        return atsi_fail(err, ATSI_ENODEV, "accelerator %s: a copy failed before", a->props.name);
+    a->range = (struct atsi_range){src, dst, bytes};
+    rc = a->d.tx_ops->copyv(a->d.tx, a->d.copy_kernel, a->d.queue[ATSI_DEVICE_ACCEL], &req, err);
     if (rc == ATSI_OK)
         rc = a->d.ops[ATSI_DEVICE_ACCEL]->event_wait(ev, SPIN_NS, err);
+    a->unsure = rc != ATSI_OK;
     return rc;
 }

@@ -69,8 +69,7 @@ void atsi_hybrid_close(struct atsi_hybrid *h)
 {
     if (h == NULL)
         return;
-    if (h->rounds != NULL)
-        atsi_exec_drain(atsi_rounds_exec(h->rounds));
+    atsi_accel_stop(&h->a);
     atsi_hybrid_undo(h);
     atsi_accel_close(&h->a);
     free(h);

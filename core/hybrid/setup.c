@@ -247,12 +247,16 @@ static int place_and_fill(struct atsi_hybrid *h, struct atsi_err *err)
 {
     int rc = ATSI_ENOMEM;
     for (int try = 0; try < MAX_TRIES && rc == ATSI_ENOMEM; try++) {
+        rc = ATSI_OK;
         if (try > 0) {
+            atsi_accel_stop(&h->a);
             give_memory(h);
             if (!shrink(h))
-                break;
+                return ATSI_ENOMEM;
+            rc = atsi_accel_start(&h->a, err);
         }
-        rc = open_rounds(h, err);
+        if (rc == ATSI_OK)
+            rc = open_rounds(h, err);
         if (rc == ATSI_OK)
             rc = take_memory(h, err);
         if (rc == ATSI_ENOMEM && try == 0 && err != NULL)
@@ -315,6 +319,7 @@ static void check_copy_kernel(struct atsi_hybrid *h)
              (double)pins.pinned / 1048576.0, (double)pins.wanted / 1048576.0);
     h->a.d.ops[ATSI_DEVICE_ACCEL]->queue_close(h->a.d.weight_queue);
     h->a.d.weight_queue = NULL;
+    h->a.by_kernel = false;
 }
 
 int atsi_hybrid_setup(struct atsi_hybrid *h, struct atsi_err *err)

@@ -218,7 +218,7 @@ static int find_routers(struct atsi_source *src, uint32_t *most, struct atsi_err
 static int upload_order(struct atsi_source *src, uint32_t n, struct atsi_event *ev,
                         struct atsi_err *err)
 {
-    const struct atsi_accel *a = src->p.a;
+    struct atsi_accel *a = src->p.a;
     const struct atsi_backend_ops *ops = a->d.ops[ATSI_DEVICE_ACCEL];
     int32_t *list = ops->buf_ptr(src->ids_buf);
     for (uint32_t i = 0; i < n; i++)

@@ -15,7 +15,7 @@ struct atsi_source;
 
 struct atsi_source_params {
     struct atsi_session *s;
-    const struct atsi_accel *a;
+    struct atsi_accel *a;
     const struct atsi_items *items; /* with a flow */
     struct atsi_values *values;
     struct atsi_weights *weights;

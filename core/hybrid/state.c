@@ -103,7 +103,7 @@ static void lay_out(struct atsi_state *st)
 }
 
 /* ---------------------------------------------------------------- life */
-int atsi_state_open(struct atsi_state *st, struct atsi_session *s, const struct atsi_accel *a,
+int atsi_state_open(struct atsi_state *st, struct atsi_session *s, struct atsi_accel *a,
                     const struct atsi_items *it, const int32_t *placed, struct atsi_err *err)
 {
     const struct atsi_backend_ops *ops = a->d.ops[ATSI_DEVICE_ACCEL];

@@ -12,7 +12,7 @@
 
 struct atsi_state {
     struct atsi_session *s;
-    const struct atsi_accel *a;
+    struct atsi_accel *a;
     uint8_t *device; /* [n_kv + n_states], by part (session_rows.h) */
     struct atsi_buf *host, *accel, *bounce;
     size_t bytes[ATSI_N_DEVICES];
@@ -23,7 +23,7 @@ struct atsi_state {
 /* Fills the session's tables with shapes; no part has an address yet. */
 void atsi_state_describe(struct atsi_session *s);
 /* Where each part lives follows from the placement of the items.  bytes: what that takes. */
-int atsi_state_open(struct atsi_state *st, struct atsi_session *s, const struct atsi_accel *a,
+int atsi_state_open(struct atsi_state *st, struct atsi_session *s, struct atsi_accel *a,
                     const struct atsi_items *it, const int32_t *placed, struct atsi_err *err);
 void atsi_state_close(struct atsi_state *st);
 

@@ -49,7 +49,7 @@ static uint64_t run_pair(struct atsi_session *cpu, struct atsi_session *both, ui
 
 static uint64_t one_seed(struct atsi_runtime *rt_cpu, uint64_t number, uint64_t *moves)
 {
-    char plan[64], delays[64], vram[64], slots[64], temp[64], what[160];
+    char plan[64], delays[64], vram[64], slots[64], temp[64], what[320];
     const char *settings[] = {"policy.name=twin_random", plan, delays, vram, slots, temp,
                               "plugin.twin.delay_us=40", NULL};
     uint64_t seed = number * 7919 + 17, rounds;

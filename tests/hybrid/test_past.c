@@ -36,6 +36,8 @@ static void open_pair(struct pair *p, const char *name, const char *const *setti
     }
     if (strcmp(hr_info(p->s[1]).accel, "twin") != 0)
         fail_msg("%s: no accelerator\n%s", name, hr_log);
+    if (settings != on_host)
+        assert_true(hr_info(p->s[1]).accel_caches > 0);
     hr_ids(p->ids, N_CTX, hr_info(p->s[0]).n_vocab);
 }
 
