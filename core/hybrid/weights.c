@@ -154,7 +154,10 @@ struct atsi_tensor atsi_weights_view(const struct atsi_weights *w, const struct 
 void atsi_weight_release(struct atsi_weights *w, struct atsi_weight *t)
 {
     const struct atsi_loader_ops *ops = w->model->ops;
-    t->unreleased = atsi_pin_touches(w, t->file_data, t->bytes);
+    uint64_t lead = (ATSI_PAGE - (uintptr_t)t->file_data % ATSI_PAGE) % ATSI_PAGE;
+    uint64_t inner = t->bytes > lead ? (t->bytes - lead) / ATSI_PAGE * ATSI_PAGE : 0;
+    /* Pages shared with a neighbour stay anyway. */
+    t->unreleased = atsi_pin_touches(w, (unsigned char *)t->file_data + lead, inner);
     if (!t->unreleased && ATSI_HAS(ops, struct atsi_loader_ops, release))
         ops->release(w->model->loaded, t->file_data, (size_t)t->bytes);
 }
