@@ -4,6 +4,8 @@
  */
 #include "core/runtime.h"
 
+#include "core/hybrid/weights.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,6 +94,7 @@ void atsi_model_close(struct atsi_model *m)
 {
     if (m == NULL)
         return;
+    atsi_weights_close(m->weights);
     m->ops->close(m->loaded);
     free(m);
 }
@@ -114,4 +117,11 @@ int atsi_model_meta_find(const struct atsi_model *m, const char *key, struct ats
 int atsi_model_graph(struct atsi_model *m, const struct atsi_graph **out, struct atsi_err *err)
 {
     return m->ops->graph(m->loaded, out, err);
+}
+
+int atsi_model_weights(struct atsi_model *m, struct atsi_weights **out, struct atsi_err *err)
+{
+    int rc = m->weights != NULL ? ATSI_OK : atsi_weights_open(m, &m->weights, err);
+    *out = m->weights;
+    return rc;
 }

@@ -28,6 +28,11 @@ struct atsi_model {
     struct atsi_runtime *rt; /* [borrowed] */
     const struct atsi_loader_ops *ops;
     struct atsi_loaded *loaded;
+    struct atsi_weights *weights; /* host views, made for the first session that asks; or NULL */
 };
+
+/* The host views of a model's tensors, shared by its sessions: made now if need be.  ATSI_ENOMEM.
+ * [borrowed until the model is closed]  [one thread per model at a time] */
+int atsi_model_weights(struct atsi_model *m, struct atsi_weights **out, struct atsi_err *err);
 
 #endif

@@ -6,6 +6,7 @@
  */
 #include "core/session.h"
 
+#include "core/hybrid/weights.h"
 #include "core/select.h"
 
 #include <stdlib.h>
@@ -41,6 +42,8 @@ int atsi_session_open(struct atsi_model *m, const struct atsi_session_params *pa
         rc = s->be_ops->queue_open(s->be, &s->queue, err);
     if (rc == ATSI_OK)
         rc = atsi_session_build(s, err);
+    if (rc == ATSI_OK)
+        rc = atsi_session_open_views(s, err);
     if (rc != ATSI_OK) {
         atsi_session_close(s);
         return rc;
@@ -57,6 +60,7 @@ void atsi_session_close(struct atsi_session *s)
 {
     if (s == NULL)
         return;
+    atsi_session_close_views(s);
     atsi_session_unbuild(s);
     if (s->be_ops != NULL) {
         s->be_ops->queue_close(s->queue);
@@ -130,6 +134,8 @@ static int run_round(struct atsi_session *s, const struct atsi_eval *req, uint32
                      struct atsi_err *err)
 {
     int rc;
+    if (s->weights != NULL) /* what was packed since is used from now on */
+        (void)atsi_weights_begin(s->weights);
     atsi_session_set_rows(s, rows);
     if (req->want_all == 0 && last) { /* one split for everything: the usual decode step */
         atsi_session_set_output(s, rows - 1, 1);
@@ -141,6 +147,8 @@ static int run_round(struct atsi_session *s, const struct atsi_eval *req, uint32
         if (rc == ATSI_OK && req->want_all != 0)
             rc = output_all(s, req, rows, err);
     }
+    if (s->weights != NULL)
+        atsi_weights_end(s->weights);
     s->have_logits = rc == ATSI_OK && (last || req->want_all != 0);
     return rc;
 }

@@ -8,3 +8,11 @@ foreach(name region weights pack)
   target_sources(test_${name} PRIVATE memory_fixture.c)
 endforeach()
 target_sources(test_pack PRIVATE scratch.c)
+
+# Sessions on real backends while their weights are packed.
+atsinfer_test(test_pack_session test_pack_session.c scratch.c)
+target_link_libraries(test_pack_session PRIVATE atsi_core)
+add_dependencies(test_pack_session gguf cpu_ref)
+if(TARGET cpu_avx2)
+  add_dependencies(test_pack_session cpu_avx2 cpu_avx512)
+endif()
