@@ -6,6 +6,7 @@
  */
 #include "core/session.h"
 
+#include "core/hybrid/live.h"
 #include "core/hybrid/weights.h"
 #include "core/select.h"
 
@@ -25,7 +26,9 @@ int atsi_session_open(struct atsi_model *m, const struct atsi_session_params *pa
     s->rt = m->rt;
     s->model = m;
     s->times.struct_size = sizeof s->times;
-    rc = atsi_model_graph(m, &s->g, err);
+    rc = atsi_live_open(&s->live, err);
+    if (rc == ATSI_OK)
+        rc = atsi_model_graph(m, &s->g, err);
     if (rc == ATSI_OK)
         rc = atsi_session_measure(s, params != NULL ? params : &defaults, err);
     if (rc == ATSI_OK)
@@ -66,7 +69,13 @@ void atsi_session_close(struct atsi_session *s)
         s->be_ops->queue_close(s->queue);
         s->be_ops->close(s->be);
     }
+    atsi_live_close(s->live);
     free(s);
+}
+
+int atsi_session_set_budget(struct atsi_session *s, const char *vram, struct atsi_err *err)
+{
+    return atsi_live_set(s->live, vram, err);
 }
 
 void atsi_session_info(const struct atsi_session *s, struct atsi_session_info *out)

@@ -30,39 +30,59 @@ static void look_at_views(struct atsi_session *s)
     atsi_weights_end(s->weights);
 }
 
-static int start_packing(struct atsi_session *s, uint32_t mode, struct atsi_err *err)
+int atsi_session_start_packing(struct atsi_session *s, const uint8_t *packable,
+                               struct atsi_err *err)
+{
+    struct atsi_pack_params p = {.model = s->model,
+                                 .log = s->rt->log,
+                                 .packable = packable,
+                                 .mode = atsi_pack_mode_read(s->rt->conf),
+                                 .cache = atsi_conf_bool(s->rt->conf, "load.pack_cache")};
+    int rc = atsi_model_weights(s->model, &p.weights, err);
+    if (rc != ATSI_OK || !atsi_weights_can_release(p.weights)) /* all would be in memory twice */
+        return rc;
+    return atsi_packer_open(&p, &s->packer, err);
+}
+
+static int pack_own(struct atsi_session *s, struct atsi_err *err)
 {
     uint32_t n = atsi_weights_count(s->weights);
     uint8_t *packable = malloc((size_t)n + 1);
-    struct atsi_pack_params p = {.model = s->model,
-                                 .weights = s->weights,
-                                 .log = s->rt->log,
-                                 .packable = packable,
-                                 .mode = mode,
-                                 .cache = atsi_conf_bool(s->rt->conf, "load.pack_cache")};
     int rc;
     if (packable == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "out of memory for a list of %u tensors", n);
     memset(packable, 1, n);
     atsi_pack_mark(s->be_ops, s->be, s->op_ptrs, s->g->n_nodes, s->weights, packable);
-    rc = atsi_packer_open(&p, &s->packer, err);
+    rc = atsi_session_start_packing(s, packable, err);
     free(packable);
     return rc;
 }
 
 int atsi_session_open_views(struct atsi_session *s, struct atsi_err *err)
 {
-    uint32_t mode = atsi_pack_mode_read(s->rt->conf);
+    bool off = atsi_pack_mode_read(s->rt->conf) == ATSI_PACK_OFF;
     int rc;
-    if (mode == ATSI_PACK_OFF && s->model->weights == NULL)
+    if (s->ops == NULL || (off && s->model->weights == NULL))
         return ATSI_OK;
     rc = atsi_model_weights(s->model, &s->weights, err);
     if (rc != ATSI_OK)
         return rc;
     look_at_views(s);
-    if (!atsi_weights_can_release(s->weights)) /* everything would be in memory twice */
-        return ATSI_OK;
-    return mode == ATSI_PACK_OFF ? ATSI_OK : start_packing(s, mode, err);
+    return off ? ATSI_OK : pack_own(s, err);
+}
+
+int atsi_session_settle(struct atsi_session *s, const volatile int *cancel, struct atsi_err *err)
+{
+    struct atsi_pack_state state;
+    for (;;) {
+        if (s->packer == NULL || atsi_packer_wait(s->packer, 50))
+            return ATSI_OK;
+        if (cancel != NULL && *cancel != 0) {
+            atsi_packer_state(s->packer, &state);
+            return atsi_fail(err, ATSI_EINTR, "interrupted after %u of %u matrices were packed",
+                             state.n_done, state.n_tensors);
+        }
+    }
 }
 
 void atsi_session_close_views(struct atsi_session *s)

@@ -10,6 +10,7 @@
 #include "core/hybrid/pack_cache.h"
 #include "panel/pack.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MIB 1048576.0
@@ -103,7 +105,7 @@ void atsi_pack_mark(const struct atsi_backend_ops *ops, const struct atsi_backen
     for (uint32_t i = 0; i < n_ops; i++)
         for (int k = 0; k < 2; k++)
             for (uint32_t t = 0; list[i]->weight[k] != NULL && t < n; t++)
-                if (list[i]->weight[k] == atsi_weights_tensor(w, t)) {
+                if (list[i]->weight[k]->name == atsi_weights_tensor(w, t)->name) {
                     used[t] = 1;
                     packable[t] = packable[t] != 0 && reads_panels(ops, be, list[i], k);
                 }
@@ -503,7 +505,8 @@ int atsi_packer_open(const struct atsi_pack_params *params, struct atsi_packer *
         return rc;
     }
     if (params->mode == ATSI_PACK_NOW) {
-        atsi_packer_wait(p);
+        while (!atsi_packer_wait(p, 1000))
+            ;
         if (p->interrupted)
             rc = atsi_fail(err, ATSI_EINTR, "packing was stopped after %u of %u matrices",
                            p->state.n_done, p->n_jobs);
@@ -516,12 +519,24 @@ int atsi_packer_open(const struct atsi_pack_params *params, struct atsi_packer *
 }
 
 /* ---------------------------------------------------------------- close */
-void atsi_packer_wait(struct atsi_packer *p)
+bool atsi_packer_wait(struct atsi_packer *p, uint32_t ms)
 {
+    struct timespec until;
+    bool running;
+    int rc = 0;
+    (void)clock_gettime(CLOCK_REALTIME, &until); /* what condition variables measure by */
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
     (void)pthread_mutex_lock(&p->lock);
-    while (p->state.running)
-        (void)pthread_cond_wait(&p->ended, &p->lock);
+    while (p->state.running && rc != ETIMEDOUT)
+        rc = pthread_cond_timedwait(&p->ended, &p->lock, &until);
+    running = p->state.running;
     (void)pthread_mutex_unlock(&p->lock);
+    return !running;
 }
 
 void atsi_packer_close(struct atsi_packer *p)

@@ -43,7 +43,8 @@ struct atsi_pack_params {
 /* load.pack of a configuration. */
 uint32_t atsi_pack_mode_read(const struct atsi_conf *c);
 /* Marks the tensors that `ops` use as matrices and that `be` reads as panels in every one of them;
- * clears those it does not.  Call for each backend, over an array of ones. */
+ * clears those it does not.  Call for each backend, over an array of ones.  Weights of ops may be
+ * copies of the tensors' structs: the name's address tells which tensor it is. */
 void atsi_pack_mark(const struct atsi_backend_ops *ops, const struct atsi_backend *be,
                     const struct atsi_op *const *list, uint32_t n_ops, struct atsi_weights *w,
                     uint8_t *packable);
@@ -56,7 +57,7 @@ int atsi_packer_open(const struct atsi_pack_params *p, struct atsi_packer **out,
 /* Stops within a piece and waits.  NULL is allowed. */
 void atsi_packer_close(struct atsi_packer *p);
 void atsi_packer_state(const struct atsi_packer *p, struct atsi_pack_state *out);
-/* Waits until all is packed, stopped or failed. */
-void atsi_packer_wait(struct atsi_packer *p);
+/* Waits until all is packed, stopped or failed; at most so long.  False: it goes on. */
+bool atsi_packer_wait(struct atsi_packer *p, uint32_t ms);
 
 #endif

@@ -16,3 +16,7 @@ add_dependencies(test_pack_session gguf cpu_ref)
 if(TARGET cpu_avx2)
   add_dependencies(test_pack_session cpu_avx2 cpu_avx512)
 endif()
+
+atsinfer_test(test_live_budget test_live_budget.c scratch.c)
+target_link_libraries(test_live_budget PRIVATE atsi_core)
+add_dependencies(test_live_budget gguf cpu_ref)

@@ -135,7 +135,8 @@ static void test_background(void **state)
     (void)atsi_weights_begin(weights);
     assert_int_equal(atsi_packer_open(&p, &packer, NULL), ATSI_OK);
     assert_non_null(packer);
-    atsi_packer_wait(packer);
+    while (!atsi_packer_wait(packer, 100))
+        ;
     for (uint32_t i = 0; i < N; i++)
         check_tensor(i, false);
     atsi_weights_end(weights);
