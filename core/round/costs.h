@@ -21,6 +21,7 @@
 struct atsi_cost_shape {
     uint32_t kind;                  /* enum atsi_op_kind */
     uint32_t type, layout;          /* of weight[0]; ATSI_TYPE_COUNT, 0: it has none */
+    uint32_t reserved;              /* 0: shapes are hashed as they lie in memory */
     uint64_t dims[ATSI_SHAPE_DIMS]; /* by kind: costs_shape.c */
 };
 

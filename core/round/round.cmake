@@ -6,4 +6,6 @@ list(APPEND ATSI_CORE_SOURCES
   round/model_source.c round/rounds.c round/rules.c round/sim_run.c round/simulate.c round/trace.c
   round/plan_needs.c round/plan_fit.c round/plan_items.c round/plan_report.c round/plan_file.c round/plan_load.c
   round/bound.c
-  round/costs.c round/costs_shape.c round/costs_file.c)
+  round/costs.c round/costs_shape.c round/costs_file.c round/costs_key.c round/costs_machine.c
+  round/question_measured.c
+  round/measure.c round/measure_op.c round/measure_memory.c round/measure_copy.c)
