@@ -154,7 +154,7 @@ static int measure_point(struct measure *m, struct measure_device *d, const stru
         return rc; /* what is known gives it well enough */
     rc = measure_op_make(m, d, p->node, &p->shape, p->tokens, p->ctx,
                          rows_for(m, &p->shape, predicted), o);
-    if (rc == ATSI_ENOTSUP || rc == ATSI_ENOMEM)
+    if (rc > 0)
         return ATSI_OK;
     if (rc == ATSI_OK)
         rc = use_workers(m, p->tokens);
@@ -244,7 +244,7 @@ static int walk_graph(struct measure *m, struct measure_device *d, struct measur
                 continue;
             if (op == NULL) {
                 can = measure_op_make(m, d, i, &s, 1, 0, 0, trial);
-                if (can == ATSI_ENOTSUP || can == ATSI_ENOMEM)
+                if (can > 0)
                     continue;
                 op = can == ATSI_OK ? atsi_costs_add(m->c, d->device, &s) : NULL;
                 if (op == NULL)

@@ -17,13 +17,13 @@
 #define READ_BYTES ((size_t)32 << 20) /* of one product, at most: meanwhile no copy is queued */
 
 /* ---------------------------------------------------------------- launches */
-/* The cheapest operation of the graph that the device computes. */
+/* The cheapest operation of the graph that the device computes; 1: none. */
 static int small_op(struct measure *m, struct measure_device *d, struct measure_op *o)
 {
     static const uint32_t kinds[] = {ATSI_OP_ADD, ATSI_OP_RMS_NORM, ATSI_OP_SWIGLU, ATSI_OP_MATMUL};
-    int rc = ATSI_ENOTSUP;
-    for (uint32_t k = 0; k < 4 && rc != ATSI_OK; k++)
-        for (uint32_t i = 0; i < m->g->n_nodes && rc != ATSI_OK; i++) {
+    int rc = 1;
+    for (uint32_t k = 0; k < 4 && rc > 0; k++)
+        for (uint32_t i = 0; i < m->g->n_nodes && rc > 0; i++) {
             struct atsi_cost_shape s;
             if (m->g->nodes[i]->kind != kinds[k])
                 continue;
@@ -100,7 +100,7 @@ static int device_overheads(struct measure *m, struct measure_device *d, struct 
 {
     uint64_t call = 0, one = 0, many = 0, unused, each, cuts = 0, together = 0;
     int rc = small_op(m, d, o);
-    if (rc == ATSI_ENOTSUP || rc == ATSI_ENOMEM)
+    if (rc > 0)
         return ATSI_OK; /* a device that computes nothing of this model */
     if (rc == ATSI_OK)
         rc = time_split(m, d, o, 1, &call, &one);
@@ -313,7 +313,7 @@ static int watch(struct measure *m, struct measure_op *o, struct stream *s, doub
     return rc;
 }
 
-/* The product whose weight is largest. */
+/* The product whose weight is largest; 1: there is none. */
 static int large_op(struct measure *m, struct measure_op *o)
 {
     struct measure_device *d = &m->dev[ATSI_DEVICE_HOST];
@@ -333,7 +333,7 @@ static int large_op(struct measure *m, struct measure_op *o)
         }
     }
     if (at == UINT32_MAX)
-        return ATSI_ENOTSUP;
+        return 1;
     return measure_op_make(m, d, at, &best, 1, 0, (READ_BYTES * best.dims[1] / most + 15) / 16 * 16,
                            o);
 }
@@ -362,7 +362,7 @@ int measure_bandwidth(struct measure *m)
         rc = atsi_pool_set_active(m->r->rt->pool, m->r->rt->n_decode, m->err);
     if (rc == ATSI_OK) {
         rc = large_op(m, o);
-        if (rc == ATSI_ENOTSUP || rc == ATSI_ENOMEM) { /* nothing to read memory with */
+        if (rc > 0) { /* nothing to read memory with */
             free(o);
             return ATSI_OK;
         }

@@ -63,8 +63,8 @@ bool measure_op_needs(const struct measure *m, uint32_t node, uint32_t tokens, s
 /* Bytes of the pool; 0: it reads neither weights nor caches that count. */
 size_t measure_op_span(const struct measure *m, const struct atsi_cost_shape *shape, uint32_t node,
                        uint32_t tokens, uint32_t ctx);
-/* rows: of the weight's output, fewer than all to save time (0: all).  ATSI_ENOTSUP: the device
- * does not compute it. */
+/* rows: of the weight's output, fewer than all to save time (0: all).  1: the device does not
+ * compute it, or has no room for it. */
 int measure_op_make(struct measure *m, struct measure_device *d, uint32_t node,
                     const struct atsi_cost_shape *shape, uint32_t tokens, uint32_t ctx,
                     uint64_t rows, struct measure_op *out);

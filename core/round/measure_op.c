@@ -125,8 +125,8 @@ static struct atsi_tensor matrix(uint32_t type, uint64_t width, uint64_t rows, v
                                 .name = "measured"};
 }
 
-/* The weight, with fewer rows or experts where they do not fit or take too long; scale says what
- * the whole is of it.  Experts: the tokens each gets stay the same. */
+/* 1: no room.  The weight, with fewer rows or experts where they do not fit or take too long; scale
+ * says what the whole is of it.  Experts: the tokens each gets stay the same. */
 static int cut_weight(const struct measure_device *d, const struct atsi_tensor *w, uint64_t rows,
                       struct measure_op *o)
 {
@@ -139,7 +139,7 @@ static int cut_weight(const struct measure_device *d, const struct atsi_tensor *
     if (o->shape.kind == ATSI_OP_EMBED) {
         t->ne[1] = room / row < w->ne[1] ? room / row : w->ne[1];
         o->span = aligned(row * (size_t)t->ne[1]); /* ids are spread over all of it */
-        return t->ne[1] > 0 ? ATSI_OK : ATSI_ENOMEM;
+        return t->ne[1] > 0 ? ATSI_OK : 1;
     }
     if (o->shape.kind == ATSI_OP_MATMUL_ID) {
         uint64_t fit = room / (row * (size_t)w->ne[1]), used = o->shape.dims[3];
@@ -157,7 +157,7 @@ static int cut_weight(const struct measure_device *d, const struct atsi_tensor *
     while (rows > 16 && row * rows * t->ne[2] > d->pool_bytes - MEASURE_PAD)
         rows = (rows / 2 + 15) / 16 * 16;
     if (row * rows * t->ne[2] > d->pool_bytes - MEASURE_PAD)
-        return ATSI_ENOMEM;
+        return 1;
     if (rows < w->ne[1]) {
         o->scale *= (double)w->ne[1] / (double)rows;
         t->ne[1] = rows;
@@ -306,14 +306,14 @@ int measure_op_make(struct measure *m, struct measure_device *d, uint32_t node,
         }
     }
     if (rc == ATSI_OK && out->span > d->pool_bytes - MEASURE_PAD)
-        rc = ATSI_ENOMEM;
+        rc = 1;
     if (rc != ATSI_OK)
         return rc;
     make_values(m, d, out);
     make_ops(m, d, out);
     measure_op_place(d, out, 1, true);
     if (d->ops->supports(d->be, &out->op[0]) != 1)
-        return ATSI_ENOTSUP;
+        return 1;
     return put_ids(m, d, out);
 }
 
