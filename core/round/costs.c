@@ -31,6 +31,25 @@ const char *atsi_costs_key(const struct atsi_costs *c, const char *name)
     return "";
 }
 
+static uint32_t type_named(const char *name, size_t len)
+{
+    for (uint32_t t = 0; t < ATSI_TYPE_COUNT; t++) {
+        const struct atsi_type_info *ti = atsi_type_info(t);
+        if (ti != NULL && strlen(ti->name) == len && memcmp(ti->name, name, len) == 0)
+            return t;
+    }
+    return ATSI_TYPE_F16;
+}
+
+void atsi_costs_kv(const struct atsi_costs *c, uint32_t *type_k, uint32_t *type_v)
+{
+    const char *text = atsi_costs_key(c, "kv");
+    size_t n = strcspn(text, " ");
+    *type_k = type_named(text, n);
+    text += n + strspn(text + n, " ");
+    *type_v = type_named(text, strcspn(text, " "));
+}
+
 bool atsi_costs_has_accel(const struct atsi_costs *c)
 {
     for (uint32_t i = 0; i < c->n_ops; i++)

@@ -11,6 +11,7 @@
 #ifndef ATSI_CORE_ROUND_COSTS_H
 #define ATSI_CORE_ROUND_COSTS_H
 
+#include "atsinfer/profile.h"
 #include "core/round/exec.h"
 #include "core/runtime.h"
 
@@ -23,15 +24,6 @@ struct atsi_cost_shape {
     uint32_t type, layout;          /* of weight[0]; ATSI_TYPE_COUNT, 0: it has none */
     uint32_t reserved;              /* 0: shapes are hashed as they lie in memory */
     uint64_t dims[ATSI_SHAPE_DIMS]; /* by kind: costs_shape.c */
-};
-
-/* One point of the grid.  cold: weights and caches come from memory, as in a round over a model
- * larger than the last cache; warm: they are in the cache.  0: not measured. */
-struct atsi_cost_time {
-    uint32_t tokens, ctx;              /* ctx: positions before the round; 0 but for attention */
-    uint32_t n;                        /* samples */
-    uint64_t cold_ns, low_ns, high_ns; /* cold: median, fastest and slowest */
-    uint64_t warm_ns;
 };
 
 #define ATSI_COST_TIMES 32u
@@ -49,11 +41,6 @@ enum atsi_cost_channel {
     ATSI_COPY_TO_ACCEL,   /* activations, launch included */
     ATSI_COPY_TO_HOST,    /* activations, launch and the host's wait included */
     ATSI_N_COPIES
-};
-
-struct atsi_cost_copy {
-    uint64_t bytes, ns, low_ns, high_ns;
-    uint32_t n;
 };
 
 #define ATSI_COPY_POINTS 8u
@@ -92,6 +79,8 @@ struct atsi_costs *atsi_costs_new(void);
 void atsi_costs_free(struct atsi_costs *c); /* NULL is allowed */
 /* Text of a key; "" when there is none. */
 const char *atsi_costs_key(const struct atsi_costs *c, const char *name);
+/* Types of KV caches it was measured with; f16 when it does not say. */
+void atsi_costs_kv(const struct atsi_costs *c, uint32_t *type_k, uint32_t *type_v);
 bool atsi_costs_has_accel(const struct atsi_costs *c);
 
 /* The operation's entry, or NULL. */
@@ -120,6 +109,8 @@ uint32_t atsi_cost_kind(const char *name, size_t len);
 int atsi_costs_read(const char *path, struct atsi_costs **out, struct atsi_err *err);
 /* Replaces the file as a whole. */
 int atsi_costs_write(const struct atsi_costs *c, const char *path, struct atsi_err *err);
+/* "pinned", ... */
+const char *atsi_cost_channel_name(enum atsi_cost_channel channel);
 /* True when the file begins as tables do. */
 bool atsi_costs_is_table(const char *path);
 /* 64 bits of everything that was measured. */

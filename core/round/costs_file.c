@@ -35,6 +35,11 @@ static const char *const channel_names[ATSI_N_COPIES] = {"pinned", "pageable", "
 static const char *const device_names[ATSI_N_DEVICES] = {"host", "accel"};
 static const char *const layout_names[] = {"rows", "panels"};
 
+const char *atsi_cost_channel_name(enum atsi_cost_channel channel)
+{
+    return channel_names[channel];
+}
+
 /* ---------------------------------------------------------------- words of a line */
 struct reader {
     const char *path;

@@ -229,22 +229,26 @@ static void keep(const struct atsi_measure_request *r, const struct atsi_costs *
 }
 
 int atsi_costs_obtain(const struct atsi_measure_request *r, bool force, struct atsi_costs **out,
-                      struct atsi_err *err)
+                      char *why, size_t why_size, struct atsi_err *err)
 {
     struct atsi_costs *key = atsi_costs_new();
-    char path[PATH_MAX], why[700] = "asked for";
+    char path[PATH_MAX], text[700] = "asked for";
     int rc = key != NULL ? atsi_costs_key_make(r, key, err)
                          : atsi_fail(err, ATSI_ENOMEM, "out of memory for a table of costs");
     *out = NULL;
-    if (rc == ATSI_OK) {
+    if (rc == ATSI_OK && !force) {
         key->chunk = r->chunk;
-        if (!force && path_of(key, false, path, sizeof path, NULL) == ATSI_OK)
-            *out = load(path, key, why, sizeof why);
+        if (path_of(key, false, path, sizeof path, NULL) == ATSI_OK)
+            *out = load(path, key, text, sizeof text);
+        else
+            (void)snprintf(text, sizeof text, "there is no folder to keep it in");
     }
     atsi_costs_free(key);
+    if (why != NULL && why_size > 0)
+        (void)snprintf(why, why_size, "%s", *out != NULL ? "" : text);
     if (rc != ATSI_OK || *out != NULL)
         return rc;
-    atsi_log(r->rt->log, ATSI_LOG_INFO, "costs", "measuring this machine for this model: %s", why);
+    atsi_log(r->rt->log, ATSI_LOG_INFO, "costs", "measuring this machine for this model: %s", text);
     rc = atsi_costs_measure(r, out, err);
     if (rc == ATSI_OK)
         keep(r, *out);

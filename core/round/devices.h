@@ -4,8 +4,7 @@
 #ifndef ATSI_CORE_ROUND_DEVICES_H
 #define ATSI_CORE_ROUND_DEVICES_H
 
-#include "core/round/exec.h"
-#include "core/runtime.h"
+#include "core/round/measure.h"
 
 struct atsi_devices {
     struct atsi_exec_devices d;

@@ -29,6 +29,12 @@ struct atsi_measure_request {
     const volatile int *cancel; /* may be NULL; non-zero: ATSI_EINTR */
 };
 
+struct atsi_devices;
+/* What the settings ask for, on open devices (devices.h), which the request borrows. */
+int atsi_measure_usual(struct atsi_runtime *rt, struct atsi_model *model,
+                       const struct atsi_devices *v, struct atsi_measure_request *out,
+                       struct atsi_err *err);
+
 /* Measures everything.  [owned by caller: atsi_costs_free]  ATSI_EINTR, ATSI_ENOMEM, or what a
  * device failed with. */
 int atsi_costs_measure(const struct atsi_measure_request *r, struct atsi_costs **out,
@@ -46,9 +52,10 @@ bool atsi_costs_fit(const struct atsi_costs *c, const struct atsi_costs *want, c
                     size_t size);
 
 /* The table of this machine and model: from the cache when it is current; else why it is not is
- * logged, and it is measured and kept.  force: measured in any case. */
+ * logged, and it is measured and kept.  force: measured in any case.  why (may be NULL): why it was
+ * measured; "": it was not. */
 int atsi_costs_obtain(const struct atsi_measure_request *r, bool force, struct atsi_costs **out,
-                      struct atsi_err *err);
+                      char *why, size_t why_size, struct atsi_err *err);
 
 /* What a session with an accelerator calls: the table (measured at first use), and the question
  * with its costs.  more and costs_out may be NULL; *costs_out: [owned by caller: atsi_costs_free].

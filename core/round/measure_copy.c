@@ -305,7 +305,8 @@ static int watch(struct measure *m, struct measure_op *o, struct stream *s, doub
         ns = measure_now(m) - start;
         if (m->r->cancel != NULL && *m->r->cancel != 0)
             return atsi_fail(m->err, ATSI_EINTR, "interrupted while measuring bandwidths");
-    } while (rc == ATSI_OK && ns < span);
+    } while (rc == ATSI_OK &&
+             (ns < span || (s != NULL && s->copied == copied && ns < 50 * WATCH_NS)));
     if (ns > 0) {
         *cpu = read / (double)ns;
         *copy = s != NULL ? (double)(s->copied - copied) / (double)ns : 0;

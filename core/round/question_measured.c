@@ -4,7 +4,7 @@
  * of the product's rows, the last one the other operations too.  What the accelerator does not
  * compute has no entry for it: such items are pinned to the host.
  */
-#include "core/round/measure.h"
+#include "core/round/costs.h"
 
 #include <math.h>
 
@@ -195,50 +195,4 @@ int atsi_question_measured(struct atsi_items *it, const struct atsi_costs *c,
     atsi_question_finish(k.q, p, &fixed);
     *out = k.q;
     return ATSI_OK;
-}
-
-/* ---------------------------------------------------------------- of this machine */
-/* Everything a decode round reads on the host fits half of the last cache. */
-static bool stays_in_cache(const struct atsi_runtime *rt, const struct atsi_items *it,
-                           const struct atsi_conditions *c)
-{
-    const struct atsi_topo *topo = rt->topo;
-    double cache = topo->n_caches > 0 ? (double)topo->caches[topo->n_caches - 1].bytes : 0, sum = 0;
-    for (uint32_t i = 0; i < it->n; i++) {
-        struct atsi_demand d;
-        atsi_work_demand(&it->work[i], c->tokens, c->ctx, c->ctx_max, &d);
-        sum += d.touched_bytes;
-    }
-    return sum <= cache / 2;
-}
-
-int atsi_question_here(const struct atsi_measure_request *r, struct atsi_items *it,
-                       const uint32_t layout[ATSI_N_DEVICES], const struct atsi_question_params *p,
-                       const struct atsi_question_more *more, struct atsi_question **out,
-                       struct atsi_costs **costs_out, struct atsi_err *err)
-{
-    struct atsi_costs_model m = {.tensors = atsi_model_info(r->model)->tensors,
-                                 .type_k = r->type_k,
-                                 .type_v = r->type_v,
-                                 .layout = {layout[0], layout[1]}};
-    struct atsi_question_more own = {.warm = false};
-    struct atsi_costs *c = NULL;
-    int rc = atsi_model_graph(r->model, &m.graph, err);
-    *out = NULL;
-    if (costs_out != NULL)
-        *costs_out = NULL;
-    if (rc == ATSI_OK)
-        rc = atsi_costs_obtain(r, false, &c, err);
-    if (rc == ATSI_OK) {
-        own.warm = stays_in_cache(r->rt, it, &p->phase[ATSI_PHASE_DECODE]);
-        rc = atsi_question_measured(it, c, &m, p, more != NULL ? more : &own, out, err);
-    }
-    if (rc == ATSI_OK && costs_out != NULL) {
-        *costs_out = c;
-        return ATSI_OK;
-    }
-    if (rc == ATSI_OK)
-        (*out)->costs = NULL; /* nobody keeps it */
-    atsi_costs_free(c);
-    return rc;
 }

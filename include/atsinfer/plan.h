@@ -23,7 +23,7 @@ struct atsi_plan_pin {
 struct atsi_plan_params {
     uint32_t struct_size;
     uint32_t chunk;      /* tokens of a prefill round; 0: the machine's, at most the prompt */
-    const char *machine; /* profile, an ini file */
+    const char *machine; /* as of atsi_sim_params */
     const char *model;   /* shape file (.ini), or a model file, of which the head is read */
     const char *use;     /* a saved plan instead of the policy's answers; NULL: ask */
     const char *policy;  /* what the policy is called in reports and saved plans; NULL: its

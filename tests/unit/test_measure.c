@@ -227,7 +227,7 @@ static struct atsi_costs *obtain(struct bench *b, bool force)
     struct atsi_costs *c;
     b->told = 0;
     b->log[0] = '\0';
-    if (atsi_costs_obtain(&b->r, force, &c, &err) != ATSI_OK)
+    if (atsi_costs_obtain(&b->r, force, &c, NULL, 0, &err) != ATSI_OK)
         fail_msg("%s", err.msg);
     return c;
 }
