@@ -84,9 +84,12 @@ static void accelerator(const struct atsi_costs *c, const struct sums *s, struct
 void atsi_costs_machine(const struct atsi_costs *c, struct atsi_machine *out)
 {
     const struct atsi_cost_memory *m = &c->memory;
+    const char *cpu = atsi_costs_key(c, "cpu"), *end = strstr(cpu, ", capabilities");
+    size_t named = end != NULL ? (size_t)(end - cpu) : strlen(cpu);
     struct sums s[ATSI_N_DEVICES] = {{.bytes = 0}, {.bytes = 0}};
     *out = (struct atsi_machine){.gpu_moe_eff = 1, .chunk = c->chunk};
-    (void)snprintf(out->name, sizeof out->name, "%.70s, measured", atsi_costs_key(c, "cpu"));
+    (void)snprintf(out->name, sizeof out->name, "%.*s, measured", (int)(named < 70 ? named : 70),
+                   cpu);
     for (uint32_t i = 0; i < c->n_ops; i++)
         add_op(&c->ops[i], c->chunk, &s[c->ops[i].device]);
     out->cpu_gbs = ratio(s[0].bytes, s[0].bytes_ns, 1);

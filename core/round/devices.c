@@ -62,8 +62,18 @@ static const struct atsi_component *find_transfer(const struct atsi_runtime *rt,
     return NULL;
 }
 
+static bool is_accel(const struct atsi_devices *v)
+{
+    const struct atsi_exec_devices *d = &v->d;
+    struct atsi_props props = {.struct_size = sizeof props};
+    return d->ops[ATSI_DEVICE_ACCEL]->props(d->be[ATSI_DEVICE_ACCEL], &props) == ATSI_OK &&
+           props.device_kind == ATSI_DEVICE_GPU;
+}
+
+/* 1: opened, but left to choose (any) it is none: a CPU, or a simulated device. */
 static int open_accel(struct atsi_runtime *rt, struct atsi_devices *v,
-                      const struct atsi_component *c, const char *plugin, struct atsi_err *err)
+                      const struct atsi_component *c, const char *plugin, bool any,
+                      struct atsi_err *err)
 {
     const struct atsi_component *tx = find_transfer(rt, plugin);
     int rc;
@@ -73,6 +83,8 @@ static int open_accel(struct atsi_runtime *rt, struct atsi_devices *v,
                          atsi_conf_get(rt->conf, "transfer.engine"),
                          atsi_conf_origin(rt->conf, "transfer.engine"));
     rc = open_one(v, ATSI_DEVICE_ACCEL, c->name, c->ops, err);
+    if (rc == ATSI_OK && any && !is_accel(v))
+        return 1;
     if (rc == ATSI_OK) {
         v->d.tx_ops = tx->ops;
         v->transfer = tx->name;
@@ -88,14 +100,6 @@ static bool may_be_accel(const struct atsi_runtime *rt, const struct atsi_compon
 {
     const struct atsi_backend_ops *ops = c->ops;
     return find_transfer(rt, plugin) != NULL && ops->probe(&rt->host) > 0;
-}
-
-static bool is_accel(const struct atsi_devices *v)
-{
-    const struct atsi_exec_devices *d = &v->d;
-    struct atsi_props props = {.struct_size = sizeof props};
-    return d->ops[ATSI_DEVICE_ACCEL]->props(d->be[ATSI_DEVICE_ACCEL], &props) == ATSI_OK &&
-           props.device_kind == ATSI_DEVICE_GPU;
 }
 
 static int choose_accel(struct atsi_runtime *rt, struct atsi_devices *v, struct atsi_err *err)
@@ -114,14 +118,14 @@ static int choose_accel(struct atsi_runtime *rt, struct atsi_devices *v, struct 
          i++) {
         if (any ? !may_be_accel(rt, c, path) : strcmp(c->name, name) != 0)
             continue;
-        rc = open_accel(rt, v, c, path, any ? &why : err);
-        if (!any || (rc == ATSI_OK && is_accel(v))) {
+        rc = open_accel(rt, v, c, path, any, any ? &why : err);
+        if (!any || rc == ATSI_OK) {
             v->without[0] = '\0';
-            return rc;
+            return rc < 0 ? rc : ATSI_OK;
         }
         close_accel(v);
-        if (rc == ATSI_OK)
-            continue; /* a simulated one */
+        if (rc > 0)
+            continue;
         (void)snprintf(v->without, sizeof v->without, "%.500s", why.msg);
         atsi_log(rt->log, ATSI_LOG_WARN, "devices", "going on without %s: %s", c->name, why.msg);
     }

@@ -254,6 +254,7 @@ static void name_things(struct atsi_plan_report *r)
     (void)snprintf(s->model, sizeof s->model, "%s", r->run.items->model);
     (void)snprintf(s->machine, sizeof s->machine, "%s", r->run.machine.name);
     (void)snprintf(s->policy, sizeof s->policy, "%s", r->key.policy);
+    s->measured = r->run.costs != NULL;
     s->machine_dram = (uint64_t)(r->run.machine.dram_gbs * 1e9);
     s->prompt = r->sim.prompt;
     s->generated = r->sim.generated;

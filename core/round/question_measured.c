@@ -2,7 +2,8 @@
  *
  * The question from measured costs.  An item takes the sum of its operations; a row tile its share
  * of the product's rows, the last one the other operations too.  What the accelerator does not
- * compute has no entry for it: such items are pinned to the host.
+ * compute has no entry for it: such items are pinned to the host.  Without an accelerator in the
+ * table there is no memory to place anything in.
  */
 #include "core/round/costs.h"
 
@@ -15,6 +16,7 @@ struct maker {
     const struct atsi_question_params *p;
     const struct atsi_question_more *more;
     struct atsi_question *q;
+    bool accel;  /* there is one */
     double link; /* bytes per ns of a long transfer */
     struct atsi_err *err;
 };
@@ -116,13 +118,13 @@ static int one_item(const struct maker *k, uint32_t item, uint32_t phase)
         return rc;
     atsi_work_demand(&k->it->work[item], c->tokens, c->ctx, c->ctx_max, &d);
     if (!accel && info->pinned == ATSI_DEVICE_ACCEL)
-        return atsi_fail(k->err, ATSI_ENOTSUP,
-                         "item %s must live on the accelerator, which does not compute it",
-                         info->name);
-    if (!accel) {
+        return atsi_fail(k->err, ATSI_ENOTSUP, "item %s must live on the accelerator, %s",
+                         info->name,
+                         k->accel ? "which does not compute it" : "but none was measured");
+    if (!accel && k->accel)
         info->pinned = ATSI_DEVICE_HOST;
+    if (!accel)
         tg = tc;
-    }
     *cpu = (struct atsi_item_cost){.run_ns = ns(tc),
                                    .in_ns = ns(copy_time(k, c, ATSI_COPY_TO_HOST, d.in_bytes)),
                                    .contended_run = 1000,
@@ -163,12 +165,14 @@ int atsi_question_measured(struct atsi_items *it, const struct atsi_costs *c,
                            struct atsi_err *err)
 {
     static const struct atsi_question_more nothing = {.warm = false};
+    struct atsi_question_params all = *p;
     struct maker k = {.it = it,
                       .c = c,
                       .m = m,
-                      .p = p,
+                      .p = &all,
                       .more = more != NULL ? more : &nothing,
                       .q = atsi_question_new(it),
+                      .accel = atsi_costs_has_accel(c),
                       .link = link_rate(c),
                       .err = err};
     const struct atsi_question_fixed fixed = {
@@ -180,6 +184,8 @@ int atsi_question_measured(struct atsi_items *it, const struct atsi_costs *c,
                  ? ATSI_OK
                  : atsi_fail(err, ATSI_ENOMEM, "out of memory for the costs of %u items", it->n);
     *out = NULL;
+    if (!k.accel) /* nothing can live or move there */
+        all.vram_bytes = all.temp_bytes = 0;
     for (uint32_t f = 0; f < 2; f++)
         for (uint32_t i = 0; i < it->n && rc == ATSI_OK; i++)
             rc = it->places[i].n_nodes > 0
@@ -192,7 +198,7 @@ int atsi_question_measured(struct atsi_items *it, const struct atsi_costs *c,
     }
     note_contention(&k);
     k.q->costs = c;
-    atsi_question_finish(k.q, p, &fixed);
+    atsi_question_finish(k.q, &all, &fixed);
     *out = k.q;
     return ATSI_OK;
 }

@@ -14,18 +14,6 @@ static bool is_shape(const char *path)
     return n > 4 && strcmp(path + n - 4, ".ini") == 0;
 }
 
-static void tell(const struct atsi_sim_run *r, const char *text)
-{
-    if (r->p->say != NULL)
-        r->p->say(r->p->say_ctx, text);
-}
-
-static void progress(void *ctx, const struct atsi_measure_progress *p)
-{
-    if (p->done == 0)
-        tell(ctx, "measuring this machine for this model, some seconds");
-}
-
 /* The table of this machine and model. */
 static int measure_here(struct atsi_sim_run *r)
 {
@@ -37,8 +25,6 @@ static int measure_here(struct atsi_sim_run *r)
     if (rc == ATSI_OK) {
         if (r->p->chunk > req.chunk)
             req.chunk = r->p->chunk;
-        req.progress = progress;
-        req.progress_ctx = r;
         rc = atsi_costs_obtain(&req, false, &r->costs, NULL, 0, r->err);
     }
     atsi_devices_close(&v);

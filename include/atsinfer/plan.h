@@ -104,6 +104,9 @@ struct atsi_plan_summary {
     uint32_t refused;      /* answers of policies that were refused */
     uint32_t reused;       /* 1: from a saved plan */
     uint32_t prompt, generated;
+    uint32_t measured; /* 1: with costs measured on this machine; rounds are simulated all the same
+                        */
+    uint32_t reserved;
 };
 
 enum atsi_plan_reason {
