@@ -133,6 +133,7 @@ static int read_key(struct reader *r)
     char *name = word(r);
     if (name == NULL || strlen(name) >= sizeof k->name)
         return bad(r, "a key without a name");
+    r->at += strspn(r->at, " ");
     if (atsi_costs_key(r->c, name)[0] != '\0')
         return bad(r, "the same key a second time");
     if (r->c->n_keys == ATSI_COST_KEYS)
