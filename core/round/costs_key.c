@@ -75,6 +75,10 @@ static void add_plugin(struct atsi_costs *c, const struct atsi_runtime *rt, cons
 {
     struct version_of v = {.path = ""};
     const struct atsi_component *at;
+    if (name == NULL) { /* the caller does not say: that of the accelerator's plugin */
+        add_key(c, key, "of the accelerator's plugin");
+        return;
+    }
     for (uint32_t i = 0; (at = atsi_registry_at(rt->registry, kind, i, &v.path)) != NULL; i++)
         if (strcmp(at->name, name) == 0)
             break;

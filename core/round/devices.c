@@ -54,7 +54,7 @@ static const struct atsi_component *find_transfer(const struct atsi_runtime *rt,
 {
     const char *name = atsi_conf_get(rt->conf, "transfer.engine"), *path = NULL;
     const struct atsi_component *c;
-    bool any = strcmp(name, "auto") == 0;
+    bool any = strcmp(name, "auto") == 0 || strncmp(name, "copy_", 5) == 0; /* a channel's name */
     for (uint32_t i = 0; (c = atsi_registry_at(rt->registry, ATSI_KIND_TRANSFER, i, &path)) != NULL;
          i++)
         if (any ? strcmp(path, plugin) == 0 : strcmp(c->name, name) == 0)

@@ -57,8 +57,9 @@ int measure_run(struct measure *m, struct measure_device *d, struct measure_op *
         .struct_size = sizeof split, .n_ops = op->n, .ops = op->ptr, .signal = d->event};
     uint64_t start = measure_now(m);
     int rc = d->ops->run(d->queue, &split, m->err);
+    d->pending = rc == ATSI_OK;
     if (rc == ATSI_OK)
-        rc = d->ops->event_wait(d->event, UINT64_C(1000000), m->err);
+        rc = measure_wait(m, d);
     *ns = measure_now(m) - start;
     return rc;
 }
@@ -286,6 +287,7 @@ static int measure_all(struct measure *m)
         rc = walk_graph(m, &m->dev[v], o);
     if (rc == ATSI_OK)
         rc = measure_bandwidth(m);
+    measure_settle_all(m);
     free(o);
     return rc;
 }

@@ -11,7 +11,8 @@
 
 #define SAMPLES 9u
 #define CUTS 8u
-#define WATCH_NS UINT64_C(100000000)  /* of one of the bandwidths, at most */
+#define WATCH_NS UINT64_C(100000000) /* of one of the bandwidths, at most */
+#define WINDOWS 5u
 #define IN_FLIGHT 8u                  /* copies queued, so that the engine never idles */
 #define COPY_BYTES ((size_t)16 << 20) /* of one of them, at most */
 #define READ_BYTES ((size_t)32 << 20) /* of one product, at most: meanwhile no copy is queued */
@@ -47,8 +48,9 @@ static int time_split(struct measure *m, struct measure_device *d, struct measur
         uint64_t start = measure_now(m);
         rc = d->ops->run(d->queue, &split, m->err);
         calls[k] = measure_now(m) - start;
+        d->pending = rc == ATSI_OK;
         if (rc == ATSI_OK)
-            rc = d->ops->event_wait(d->event, UINT64_C(1000000), m->err);
+            rc = measure_wait(m, d);
         alls[k] = measure_now(m) - start;
     }
     if (rc != ATSI_OK)
@@ -64,6 +66,7 @@ static int time_cuts(struct measure *m, struct measure_device *d, struct measure
 {
     struct atsi_event *ev[CUTS] = {NULL};
     uint64_t t[SAMPLES], low, high;
+    uint32_t queued = 0;
     int rc = ATSI_OK;
     for (uint32_t i = 0; i < CUTS && rc == ATSI_OK; i++)
         rc = d->ops->event_open(d->be, &ev[i], m->err);
@@ -78,11 +81,14 @@ static int time_cuts(struct measure *m, struct measure_device *d, struct measure
                                        .wait = i > 0 ? &ev[i - 1] : NULL,
                                        .signal = ev[i]};
             rc = d->ops->run(d->queue, &split, m->err);
+            queued = rc == ATSI_OK ? i + 1 : queued;
         }
         if (rc == ATSI_OK)
             rc = d->ops->event_wait(ev[CUTS - 1], UINT64_C(1000000), m->err);
         t[k] = measure_now(m) - start;
     }
+    if (rc != ATSI_OK && queued > 0)
+        measure_settle(d, ev[queued - 1]);
     for (uint32_t i = 0; i < CUTS; i++)
         if (ev[i] != NULL)
             d->ops->event_close(ev[i]);
@@ -130,6 +136,7 @@ int measure_overheads(struct measure *m)
         rc = atsi_pool_set_active(m->r->rt->pool, m->r->rt->n_decode, m->err);
     for (uint32_t v = 0; v < m->n_devices && rc == ATSI_OK; v++)
         rc = device_overheads(m, &m->dev[v], o);
+    measure_settle_all(m);
     free(o);
     return rc;
 }
@@ -154,14 +161,14 @@ static int time_copy(struct measure *m, enum atsi_cost_channel channel, bool ker
     struct measure_device *d = &m->dev[ATSI_DEVICE_ACCEL];
     struct atsi_cost_copy *p = &m->c->copies[channel][m->c->n_copies[channel]];
     uint64_t t[SAMPLES], spent = 0;
-    struct atsi_range range;
     uint32_t n = 0;
     int rc = ATSI_OK;
     for (int k = -1; k < (int)SAMPLES && rc == ATSI_OK && (n < 3 || spent < 2 * m->share_ns); k++) {
         uint64_t start = measure_now(m), ns;
-        rc = queue_copy(m, kernel, src, dst, bytes, d->event, &range);
+        rc = queue_copy(m, kernel, src, dst, bytes, d->event, &m->range);
+        d->pending = rc == ATSI_OK;
         if (rc == ATSI_OK)
-            rc = d->ops->event_wait(d->event, UINT64_C(1000000), m->err);
+            rc = measure_wait(m, d);
         ns = measure_now(m) - start;
         spent += ns;
         if (k < 0)
@@ -226,6 +233,7 @@ struct stream {
     struct measure *m;
     struct atsi_event *ev[IN_FLIGHT];
     struct atsi_range range[IN_FLIGHT];
+    bool queued[IN_FLIGHT];
     size_t bytes; /* of one copy */
     uint32_t next;
     uint64_t copied; /* bytes of copies that are over */
@@ -235,8 +243,10 @@ static int stream_queue(struct stream *s, uint32_t k)
 {
     struct measure *m = s->m;
     size_t from = s->next++ * s->bytes % (m->staging_bytes - s->bytes + 1) / 64 * 64;
-    return queue_copy(m, false, m->staging + from, m->dev[1].pool, s->bytes, s->ev[k],
-                      &s->range[k]);
+    int rc =
+        queue_copy(m, false, m->staging + from, m->dev[1].pool, s->bytes, s->ev[k], &s->range[k]);
+    s->queued[k] = rc == ATSI_OK;
+    return rc;
 }
 
 static int stream_keep(struct stream *s)
@@ -279,19 +289,19 @@ static void stream_close(struct stream *s)
     const struct measure_device *d = &s->m->dev[ATSI_DEVICE_ACCEL];
     for (uint32_t k = 0; k < IN_FLIGHT; k++)
         if (s->ev[k] != NULL) {
-            (void)d->ops->event_wait(s->ev[k], 0, NULL); /* an error shows when it is used next */
+            if (s->queued[k])
+                measure_settle(d, s->ev[k]);
             d->ops->event_close(s->ev[k]);
         }
 }
 
-/* GB/s of products that walk over the pool (o NULL: none), and of copies (s NULL: none) meanwhile.
- */
-static int watch(struct measure *m, struct measure_op *o, struct stream *s, double *cpu,
-                 double *copy)
+/* Products that walk over the pool (o NULL: none) and copies (s NULL: none) for a span of time, in
+ * GB/s.  With copies, until at least one is over. */
+static int window(struct measure *m, struct measure_op *o, struct stream *s, uint64_t span,
+                  double *cpu, double *copy)
 {
     struct measure_device *d = &m->dev[ATSI_DEVICE_HOST];
-    uint64_t span = m->budget_ns / 30 < WATCH_NS ? m->budget_ns / 30 : WATCH_NS, ns = 0, unused;
-    uint64_t start = measure_now(m), copied = s != NULL ? s->copied : 0;
+    uint64_t start = measure_now(m), copied = s != NULL ? s->copied : 0, ns = 0, unused;
     double read = 0;
     int rc = ATSI_OK;
     do {
@@ -306,11 +316,35 @@ static int watch(struct measure *m, struct measure_op *o, struct stream *s, doub
         if (m->r->cancel != NULL && *m->r->cancel != 0)
             return atsi_fail(m->err, ATSI_EINTR, "interrupted while measuring bandwidths");
     } while (rc == ATSI_OK &&
-             (ns < span || (s != NULL && s->copied == copied && ns < 50 * WATCH_NS)));
-    if (ns > 0) {
-        *cpu = read / (double)ns;
-        *copy = s != NULL ? (double)(s->copied - copied) / (double)ns : 0;
-    }
+             (ns < span || (s != NULL && s->copied == copied && ns < 10 * WATCH_NS)));
+    ns = ns > 0 ? ns : 1;
+    *cpu = read / (double)ns;
+    *copy = s != NULL ? (double)(s->copied - copied) / (double)ns : 0;
+    return rc;
+}
+
+static double middle(double v[WINDOWS])
+{
+    for (uint32_t i = 1; i < WINDOWS; i++)
+        for (uint32_t j = i; j > 0 && v[j - 1] > v[j]; j--) {
+            double t = v[j];
+            v[j] = v[j - 1];
+            v[j - 1] = t;
+        }
+    return v[WINDOWS / 2];
+}
+
+/* The medians of some windows: what else the machine does falls into few of them. */
+static int watch(struct measure *m, struct measure_op *o, struct stream *s, double *cpu,
+                 double *copy)
+{
+    uint64_t span = m->budget_ns / 30 < WATCH_NS ? m->budget_ns / 30 : WATCH_NS;
+    double read[WINDOWS] = {0}, moved[WINDOWS] = {0};
+    int rc = ATSI_OK;
+    for (uint32_t k = 0; k < WINDOWS && rc == ATSI_OK; k++)
+        rc = window(m, o, s, span / WINDOWS, &read[k], &moved[k]);
+    *cpu = middle(read);
+    *copy = middle(moved);
     return rc;
 }
 
@@ -372,6 +406,7 @@ int measure_bandwidth(struct measure *m)
         rc = watch(m, o, NULL, &m->c->memory.cpu_alone, &none);
     if (rc == ATSI_OK && m->n_devices > 1)
         rc = with_copies(m, o);
+    measure_settle_all(m);
     free(o);
     return rc;
 }

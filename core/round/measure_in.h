@@ -25,6 +25,7 @@ struct measure_device {
     size_t pool_bytes, act_bytes, at; /* at: where in the pool the next operation begins */
     size_t ids_bytes, src_bytes;      /* parts of act: ids, inputs; results behind them */
     uint64_t overhead_ns;             /* of a split and waiting for it: not the operation's */
+    bool pending;                     /* work was queued that signals `event`, and not waited for */
 };
 
 struct measure {
@@ -34,11 +35,13 @@ struct measure {
     struct atsi_costs *c;
     struct measure_device dev[ATSI_N_DEVICES];
     uint32_t n_devices;
+    struct atsi_range range;      /* of the copy that signals an accelerator's event */
     struct atsi_buf *staging_buf; /* memory of the host that the accelerator reads */
     unsigned char *staging;
     size_t staging_bytes;
     uint64_t began_ns, budget_ns, share_ns; /* share: of one point of the grid */
     uint32_t done, total;
+    bool only_room; /* pools are no larger than the request's room */
     struct atsi_err *err;
 };
 
@@ -74,6 +77,13 @@ void measure_op_place(struct measure_device *d, struct measure_op *op, uint32_t 
 /* ---- measure_memory.c */
 int measure_open(struct measure *m);
 void measure_close(struct measure *m); /* half-opened ones too */
+/* Waits for d->event. */
+int measure_wait(struct measure *m, struct measure_device *d);
+/* Work was queued that signals `ev`: returns when it is over, also on a device that has failed, as
+ * far as that still answers: memory it uses may go after this. */
+void measure_settle(const struct measure_device *d, struct atsi_event *ev);
+/* The same for what is pending on any device: before operations that were queued are freed. */
+void measure_settle_all(struct measure *m);
 /* Copies to a device's memory, and waits. */
 int measure_put(struct measure *m, struct measure_device *d, void *dst, const void *src, size_t n);
 

@@ -7,11 +7,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define USUAL_POOL ((size_t)256 << 20)
 #define LEAST_POOL ((size_t)1 << 20)
 #define STAGING ((size_t)64 << 20)
 #define LEAST_STAGING ((size_t)64 << 10)
+#define SETTLE_MS 5000 /* that a failed device is waited for */
 
 static uint32_t rows_of(const struct measure *m, uint32_t node)
 {
@@ -60,7 +62,7 @@ static size_t pool_size(const struct measure *m, const struct measure_device *d,
         want = 4 * last_cache(m) > USUAL_POOL ? 4 * last_cache(m) : USUAL_POOL;
         want = 2 * weights < want ? 2 * weights : want;
     }
-    if (want < largest + MEASURE_PAD)
+    if (want < largest + MEASURE_PAD && !m->only_room)
         want = largest + MEASURE_PAD;
     if (cap != 0 && want > cap)
         want = cap;
@@ -68,19 +70,45 @@ static size_t pool_size(const struct measure *m, const struct measure_device *d,
 }
 
 /* ---------------------------------------------------------------- contents */
+int measure_wait(struct measure *m, struct measure_device *d)
+{
+    int rc = d->ops->event_wait(d->event, UINT64_C(1000000), m->err);
+    d->pending = rc != ATSI_OK;
+    return rc;
+}
+
+void measure_settle(const struct measure_device *d, struct atsi_event *ev)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    if (d->ops->event_wait(ev, 0, NULL) == ATSI_OK)
+        return;
+    for (int k = 0; k < SETTLE_MS && d->ops->event_query(ev) == 0; k++)
+        (void)nanosleep(&pause, NULL); /* woken early: asked more often */
+}
+
+void measure_settle_all(struct measure *m)
+{
+    for (uint32_t v = 0; v < m->n_devices; v++) {
+        if (m->dev[v].pending)
+            measure_settle(&m->dev[v], m->dev[v].event);
+        m->dev[v].pending = false;
+    }
+}
+
 int measure_put(struct measure *m, struct measure_device *d, void *dst, const void *src, size_t n)
 {
     const struct atsi_exec_devices *x = m->r->d;
-    struct atsi_range range = {.src = src, .dst = dst, .bytes = n};
     struct atsi_copyv req = {
-        .struct_size = sizeof req, .n_ranges = 1, .ranges = &range, .signal = d->event};
+        .struct_size = sizeof req, .n_ranges = 1, .ranges = &m->range, .signal = d->event};
     int rc;
     if (d->host_memory) {
         memcpy(dst, src, n);
         return ATSI_OK;
     }
+    m->range = (struct atsi_range){.src = src, .dst = dst, .bytes = n};
     rc = x->tx_ops->copyv(x->tx, x->copy_engine, NULL, &req, m->err);
-    return rc == ATSI_OK ? d->ops->event_wait(d->event, 0, m->err) : rc;
+    d->pending = rc == ATSI_OK;
+    return rc == ATSI_OK ? measure_wait(m, d) : rc;
 }
 
 static uint32_t next_random(uint32_t *state)
@@ -197,6 +225,7 @@ int measure_open(struct measure *m)
 
 void measure_close(struct measure *m)
 {
+    measure_settle_all(m);
     if (m->staging_buf != NULL)
         m->dev[m->n_devices - 1].ops->buf_free(m->dev[m->n_devices - 1].be, m->staging_buf);
     for (uint32_t v = 0; v < m->n_devices; v++) {

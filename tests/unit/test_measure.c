@@ -7,6 +7,7 @@
 #include "core/newfile.h"
 #include "core/round/devices.h"
 #include "core/round/measure.h"
+#include "core/round/probe.h"
 #include "tests/unit/scratch.h"
 
 #include <setjmp.h>
@@ -453,6 +454,62 @@ static void another_model(void **state)
     close_bench(&dense);
 }
 
+/* ---------------------------------------------------------------- probes */
+/* Each class gives a time sooner or later, against one that the table knows. */
+static void probes(void **state)
+{
+    struct bench b;
+    struct atsi_err err = ATSI_ERR_INIT;
+    struct atsi_costs *c;
+    struct atsi_prober *p;
+    const struct atsi_probe *hook;
+    (void)state;
+    open_bench(&b, DENSE, "backend.accel=twin");
+    c = measure(&b);
+    if (atsi_prober_open(&b.r, c, &p, &err) != ATSI_OK)
+        fail_msg("%s", err.msg);
+    hook = atsi_prober_hook(p);
+    for (int round = 0; round < 3; round++)
+        for (uint32_t k = 0; k < ATSI_N_CLASSES; k++) {
+            uint64_t seen = 0, profile = 0;
+            int got;
+            assert_int_equal(hook->start(hook->ctx, k, &err), ATSI_OK);
+            do
+                got = hook->take(hook->ctx, &seen, &profile, &err);
+            while (got == 0);
+            assert_int_equal(got, 1);
+            assert_true(seen > 0 && profile > 0);
+        }
+    assert_int_equal(hook->start(hook->ctx, ATSI_CLASS_XFER, &err), ATSI_OK);
+    atsi_prober_close(p); /* with one under way */
+    atsi_costs_free(c);
+    close_bench(&b);
+}
+
+/* Without an accelerator its classes cannot be measured, which is no error. */
+static void probes_of_the_host(void **state)
+{
+    struct bench b;
+    struct atsi_err err = ATSI_ERR_INIT;
+    struct atsi_costs *c;
+    struct atsi_prober *p;
+    const struct atsi_probe *hook;
+    uint64_t seen, profile;
+    (void)state;
+    open_bench(&b, DENSE, "backend.accel=none");
+    c = measure(&b);
+    assert_int_equal(atsi_prober_open(&b.r, c, &p, &err), ATSI_OK);
+    hook = atsi_prober_hook(p);
+    assert_int_equal(hook->start(hook->ctx, ATSI_CLASS_GPU, &err), 1);
+    assert_int_equal(hook->start(hook->ctx, ATSI_CLASS_ACT, &err), 1);
+    assert_int_equal(hook->start(hook->ctx, ATSI_CLASS_XFER, &err), 1);
+    assert_int_equal(hook->start(hook->ctx, ATSI_CLASS_CPU, &err), ATSI_OK);
+    assert_int_equal(hook->take(hook->ctx, &seen, &profile, &err), 1);
+    atsi_prober_close(p);
+    atsi_costs_free(c);
+    close_bench(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -466,6 +523,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(asks, scratch_enter, scratch_leave),
         cmocka_unit_test_setup_teardown(tiles, scratch_enter, scratch_leave),
         cmocka_unit_test_setup_teardown(another_model, scratch_enter, scratch_leave),
+        cmocka_unit_test_setup_teardown(probes, scratch_enter, scratch_leave),
+        cmocka_unit_test_setup_teardown(probes_of_the_host, scratch_enter, scratch_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
