@@ -570,26 +570,6 @@ int atsi_exec_settle(struct atsi_exec *x, struct atsi_err *err)
     return rc;
 }
 
-/* Transfers that fail are none the worse for being waited for. */
-void atsi_exec_drain(struct atsi_exec *x)
-{
-    const struct atsi_backend_ops *ops = x->d.ops[ATSI_DEVICE_ACCEL];
-    struct atsi_split split = {.struct_size = sizeof split, .signal = x->result};
-    if (ops->run(x->d.queue[ATSI_DEVICE_ACCEL], &split, NULL) == ATSI_OK)
-        (void)ops->event_wait(x->result, SPIN_NS, NULL);
-    for (uint32_t s = 0; s < x->n_slots; s++)
-        for (int r = 0; r < 2 && x->slot_item[s] >= 0; r++) {
-            struct atsi_event *ev = x->ev[r].move[x->slot_item[s]];
-            if (ops->event_query(ev) == 0)
-                (void)ops->event_wait(ev, SPIN_NS, NULL);
-        }
-    for (uint32_t s = 0; s < x->n_slots; s++) {
-        x->slot_item[s] = -1;
-        x->slot_free[s] = NULL;
-    }
-    x->n_ahead = 0;
-}
-
 void atsi_exec_measure(struct atsi_exec *x, bool on)
 {
     x->unmeasured = !on;

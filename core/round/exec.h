@@ -86,8 +86,6 @@ int atsi_exec_round(struct atsi_exec *x, const struct atsi_plan *plan,
                     struct atsi_err *err);
 /* Waits for transfers that were issued ahead, and forgets them. */
 int atsi_exec_settle(struct atsi_exec *x, struct atsi_err *err);
-/* After a failed round: waits for all that was queued, as far as the devices still answer. */
-void atsi_exec_drain(struct atsi_exec *x);
 /* Whether operations are measured one by one (the default), which costs some time: without, item
  * times of the record are 0 and its steps have ends only. */
 void atsi_exec_measure(struct atsi_exec *x, bool on);

@@ -16,6 +16,7 @@ struct phase {
     uint32_t tokens;     /* of the rounds the plan copies activations for */
     uint64_t planned_ns; /* on the devices' clock */
     uint32_t slowdown_then[ATSI_N_CLASSES];
+    uint32_t asked_at[ATSI_N_CLASSES]; /* slowdowns when a policy was last asked */
     uint64_t observed_ns;
     uint64_t serial; /* of the plan in force */
 };
@@ -313,15 +314,31 @@ static void ask_beside(struct atsi_rounds *r, const struct ask *a)
         (void)usable(r, "schedule", &job.use[0], rc, 0, &why, ATSI_OK);
 }
 
+/* Nothing that a policy could answer differently: the same size, slowdowns within 5 %. */
+static bool nothing_new(const struct atsi_rounds *r, const struct ask *a)
+{
+    const struct phase *ph = &r->phase[a->phase];
+    if (!r->p.lazy || !ph->planned || ph->tokens != a->tokens)
+        return false;
+    for (int k = 0; k < ATSI_N_CLASSES; k++) {
+        uint64_t was = ph->asked_at[k], now = a->now[k];
+        if ((now > was ? now - was : was - now) * 20 > was)
+            return false;
+    }
+    return true;
+}
+
 /* True: a plan of this phase was adopted.  A phase without a plan is not for here. */
 static bool beside(struct atsi_rounds *r, const struct ask *a, struct atsi_round_result *out)
 {
     uint64_t before = r->phase[a->phase].serial;
     (void)take_solved(r, false, out);
-    if (atsi_solver_busy(r->solver))
+    if (atsi_solver_busy(r->solver)) {
         r->counts.waiting++;
-    else
+    } else if (!nothing_new(r, a)) {
+        memcpy(r->phase[a->phase].asked_at, a->now, sizeof a->now);
         ask_beside(r, a);
+    }
     return r->phase[a->phase].serial != before;
 }
 
@@ -401,6 +418,14 @@ static void measure(const struct atsi_rounds *r, uint32_t phase, struct atsi_rou
         out->busy_ns[2] += rec->moves[k].end_ns - rec->moves[k].start_ns;
 }
 
+static bool keeps_plan(struct atsi_rounds *r, const struct ask *a, uint64_t *took)
+{
+    if ((r->p.frozen && r->phase[a->phase].planned) || nothing_new(r, a))
+        return true;
+    memcpy(r->phase[a->phase].asked_at, a->now, sizeof a->now);
+    return !new_schedule(r, a, took);
+}
+
 int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uint32_t ctx,
                      uint32_t tokens_left, struct atsi_round_result *out, struct atsi_err *err)
 {
@@ -419,7 +444,7 @@ int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uin
         (void)take_solved(r, true, out);
     if (r->solver != NULL && ph->planned) {
         out->kept = !beside(r, &a, out);
-    } else if (!(r->p.frozen && ph->planned) && new_schedule(r, &a, &out->schedule_ns)) {
+    } else if (!keeps_plan(r, &a, &out->schedule_ns)) {
         start = atsi_wall_ns();
         adopt(r, &a);
         out->plan_ns = atsi_wall_ns() - start;

@@ -23,6 +23,7 @@ static const struct atsi_param pin_limit =
     NUMBER("pin_limit", "0", "bytes", "Pinned memory; 0: any.");
 static const struct atsi_param seed = NUMBER("seed", "1", NULL, "Of the delays.");
 static const struct atsi_param delay = NUMBER("delay_us", "0", "us", "Longest delay of a task.");
+static const struct atsi_param plan_seed = NUMBER("plan_seed", "1", NULL, "Of random plans.");
 static const struct atsi_param fail_at = NUMBER("fail_at", "0", NULL, "Call that fails; 0: none.");
 static const struct atsi_param fail_for =
     NUMBER("fail_for", "1", NULL, "Calls that fail; 0: all from then on.");
@@ -35,8 +36,9 @@ static const struct atsi_param fail_call = {sizeof fail_call,
                                             "Kind of call that fails."};
 static const struct atsi_param fail_as = {
     sizeof fail_as, ATSI_PARAM_CHOICE, "fail_as", "io", "io|memory|lost", NULL, "How it fails."};
-static const struct atsi_param *const params[] = {&devices, &memory,   &pin_limit, &seed,    &delay,
-                                                  &fail_at, &fail_for, &fail_call, &fail_as, NULL};
+static const struct atsi_param *const params[] = {&devices, &memory,    &pin_limit, &seed,
+                                                  &delay,   &fail_at,   &fail_for,  &fail_call,
+                                                  &fail_as, &plan_seed, NULL};
 
 uint64_t twin_number(const struct atsi_host *host, const char *key)
 {
@@ -74,7 +76,9 @@ static const struct atsi_component backend = {sizeof backend, ATSI_KIND_BACKEND,
                                               &twin_backend_ops};
 static const struct atsi_component transfer = {sizeof transfer, ATSI_KIND_TRANSFER, "twin",
                                                &twin_transfer_ops};
-static const struct atsi_component *const components[] = {&backend, &transfer, NULL};
+static const struct atsi_component policy = {sizeof policy, ATSI_KIND_POLICY, "twin_random",
+                                             &twin_random_ops};
+static const struct atsi_component *const components[] = {&backend, &transfer, &policy, NULL};
 
 static const struct atsi_plugin plugin = {
     .struct_size = sizeof plugin,
@@ -90,8 +94,8 @@ static const struct atsi_plugin plugin = {
 
 const struct atsi_plugin *atsi_plugin_entry(const struct atsi_host *host, const char **why)
 {
-    (void)host;
     (void)why;
+    twin_random_open(host);
     atomic_store(&calls, 0);
     return &plugin;
 }

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 #include "atsinfer/plugin.h"
+#include "atsinfer/policy.h"
 
 /* ---- entry.c: settings, and failures as asked for */
 enum twin_call {
@@ -104,6 +105,10 @@ struct twin_compute *twin_compute_open(const struct atsi_host *host);
 void twin_compute_close(struct twin_compute *c);
 int twin_compute_supports(const struct twin_compute *c, const struct atsi_op *op);
 int twin_compute_run(struct twin_compute *c, const struct atsi_split *split, struct atsi_err *err);
+
+/* ---- random.c: a policy of legal answers without sense */
+void twin_random_open(const struct atsi_host *host);
+extern const struct atsi_policy_ops twin_random_ops;
 
 /* ---- transfer.c */
 extern const struct atsi_transfer_ops twin_transfer_ops;
