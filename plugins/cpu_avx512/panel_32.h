@@ -29,34 +29,15 @@ CPU_INLINE __m512 scale_values(const int type, const uint8_t *head)
 }
 
 /* ---------------------------------------------------------------- few tokens */
-/* What is read of the activations of one block: token t at a fixed stride. */
-struct act_block {
-    const int8_t *q;
-    const int16_t *bsum;
-    const float *d;
-    size_t q_stride, bsum_stride, d_stride;
-};
-
-CPU_INLINE struct act_block act_of_block(const struct cpu_act *x, uint32_t t, uint32_t b)
-{
-    const struct act_block a = {x->q + t * x->q_stride + (size_t)b * 32,
-                                x->bsum + t * x->bsum_stride + (size_t)b * 2,
-                                x->d + t * x->d_stride + b,
-                                x->q_stride,
-                                x->bsum_stride,
-                                x->d_stride};
-    return a;
-}
-
 /* dot[p][t] += sum of code * q of one block. */
-CPU_INLINE void dots_32(const int type, const int panels, const int n, const uint8_t *const body[],
-                        const struct act_block *x, __m512i dot[][2])
+CPU_INLINE void dots_32(const int type, const int n, const uint8_t *const body[],
+                        const struct few_act *x, __m512i dot[][2])
 {
     const struct panel_form *f = &panel_forms[type];
     CPU_UNROLL
     for (int u = 0; u < f->n_unit; u++) {
         CPU_UNROLL
-        for (int p = 0; p < panels; p++) {
+        for (int p = 0; p < 2; p++) {
             __m512i c[8];
             panel_codes(type, body[p], u, c);
             CPU_UNROLL
@@ -64,35 +45,34 @@ CPU_INLINE void dots_32(const int type, const int panels, const int n, const uin
                 CPU_UNROLL
                 for (int t = 0; t < n; t++)
                     dot[p][t] =
-                        dot4_at(f->wide, dot[p][t], c[k],
-                                x->q + (size_t)t * x->q_stride + 4 * panel_dword(type, 0, k, u));
+                        dot4_at(f->wide, dot[p][t], c[k], x->q[t] + 4 * panel_dword(type, 0, k, u));
             }
         }
     }
 }
 
-/* One block of `panels` panels times n tokens. */
-CPU_INLINE void block_panel_32(const int type, const int panels, const int n,
-                               const uint8_t *const head[], const uint8_t *const body[],
-                               const struct act_block *x, __m512 acc[][2])
+/* One block of two panels times n tokens. */
+CPU_INLINE void block_panel_32(const int type, const int n, const uint8_t *const head[],
+                               const uint8_t *const body[], const struct few_act *x,
+                               __m512 acc[][2])
 {
     const struct panel_form *f = &panel_forms[type];
     const __m512i one = _mm512_set1_epi16(f->has_min ? 1 : (short)-f->zero);
     __m512i dot[2][2], sum[2];
     CPU_UNROLL
     for (int t = 0; t < n; t++) {
-        sum[t] = _mm512_madd_epi16(broadcast_i32(x->bsum + (size_t)t * x->bsum_stride), one);
+        sum[t] = _mm512_madd_epi16(broadcast_i32(x->bsum[t]), one);
         CPU_UNROLL
-        for (int p = 0; p < panels; p++)
+        for (int p = 0; p < 2; p++)
             dot[p][t] = f->has_min ? _mm512_setzero_si512() : sum[t];
     }
-    dots_32(type, panels, n, body, x, dot);
+    dots_32(type, n, body, x, dot);
     CPU_UNROLL
-    for (int p = 0; p < panels; p++) {
+    for (int p = 0; p < 2; p++) {
         const __m512 d = scale_values(type, head[p]);
         CPU_UNROLL
         for (int t = 0; t < n; t++) {
-            const __m512 da = _mm512_set1_ps(x->d[(size_t)t * x->d_stride]);
+            const __m512 da = _mm512_set1_ps(x->d[t][0]);
             acc[p][t] =
                 _mm512_fmadd_ps(_mm512_mul_ps(d, da), _mm512_cvtepi32_ps(dot[p][t]), acc[p][t]);
             if (f->has_min)
@@ -103,59 +83,59 @@ CPU_INLINE void block_panel_32(const int type, const int panels, const int n,
     }
 }
 
-/* n_blocks blocks at w, a record, from block b on. */
-CPU_INLINE void record_32(const int type, const int panels, const int n, const uint32_t n_blocks,
-                          const uint8_t *w, size_t apart, const struct cpu_act *x, uint32_t t,
-                          uint32_t b, __m512 acc[][2])
+/* n_blocks blocks at w, a record. */
+CPU_INLINE void record_32(const int type, const int n, const uint32_t n_blocks, const uint8_t *w,
+                          size_t apart, struct few_act *x, __m512 acc[][2])
 {
     const size_t head_bytes = 16 * (size_t)atsi_panel_form((uint32_t)type)->head_bytes;
     const size_t body_bytes = 64 * (size_t)panel_forms[type].strip_chunks;
     CPU_UNROLL
-    for (int p = 0; p < panels; p++)
+    for (int p = 0; p < 2; p++)
         _mm_prefetch((const char *)w + (size_t)p * apart + PANEL_AHEAD, _MM_HINT_T1);
     CPU_UNROLL
     for (uint32_t i = 0; i < n_blocks; i++) {
-        const struct act_block a = act_of_block(x, t, b + i);
         const uint8_t *h = w + i * head_bytes, *q = w + n_blocks * head_bytes + i * body_bytes;
         const uint8_t *const head[2] = {h, h + apart}, *const body[2] = {q, q + apart};
-        block_panel_32(type, panels, n, head, body, &a, acc);
+        block_panel_32(type, n, head, body, x, acc);
+        few_act_walk(x, n, 1, 32);
     }
 }
 
-CPU_INLINE void few_panel_32(const int type, const int panels, const int n, const uint8_t *w,
-                             size_t apart, const struct cpu_act *x, uint32_t t, float *y,
-                             size_t y_apart, size_t ys)
+CPU_INLINE void few_panel_32(const int type, const int n, const uint8_t *w, size_t apart,
+                             const struct cpu_act *x, uint32_t t, float *y, size_t y_apart,
+                             size_t ys)
 {
     const uint32_t n_blocks = x->k / 32, group = atsi_panel_form((uint32_t)type)->group;
     const size_t bytes = 16 * (size_t)group * atsi_type_info((uint32_t)type)->block_bytes;
+    struct few_act a = few_act_at(x, t, n);
     __m512 acc[2][2];
     uint32_t b = 0;
     CPU_UNROLL
-    for (int p = 0; p < panels; p++) {
+    for (int p = 0; p < 2; p++) {
         CPU_UNROLL
         for (int i = 0; i < n; i++)
             acc[p][i] = _mm512_setzero_ps();
     }
     for (; b + group <= n_blocks; b += group, w += bytes)
-        record_32(type, panels, n, group, w, apart, x, t, b, acc);
+        record_32(type, n, group, w, apart, &a, acc);
     switch (n_blocks - b) {
     case 3:
         if (group > 3)
-            record_32(type, panels, n, 3, w, apart, x, t, b, acc);
+            record_32(type, n, 3, w, apart, &a, acc);
         break;
     case 2:
         if (group > 2)
-            record_32(type, panels, n, 2, w, apart, x, t, b, acc);
+            record_32(type, n, 2, w, apart, &a, acc);
         break;
     case 1:
         if (group > 1)
-            record_32(type, panels, n, 1, w, apart, x, t, b, acc);
+            record_32(type, n, 1, w, apart, &a, acc);
         break;
     default:
         break;
     }
     CPU_UNROLL
-    for (int p = 0; p < panels; p++) {
+    for (int p = 0; p < 2; p++) {
         CPU_UNROLL
         for (int i = 0; i < n; i++)
             _mm512_storeu_ps(y + (size_t)p * y_apart + (size_t)i * ys, acc[p][i]);
@@ -229,19 +209,14 @@ static void gemm_panel_32(const struct panel_few *few, panel_tile_fn *tile, uint
     const uint8_t *w, size_t apart, const struct cpu_act *x, uint32_t t, float *y, size_t y_apart, \
         size_t ys
 
-static void q4_0_one(FEW_ARGS)
+static void q4_0_one_token(FEW_ARGS)
 {
-    few_panel_32(ATSI_TYPE_Q4_0, 1, 1, w, apart, x, t, y, y_apart, ys);
-}
-
-static void q4_0_two(FEW_ARGS)
-{
-    few_panel_32(ATSI_TYPE_Q4_0, 2, 1, w, apart, x, t, y, y_apart, ys);
+    few_panel_32(ATSI_TYPE_Q4_0, 1, w, apart, x, t, y, y_apart, ys);
 }
 
 static void q4_0_two_tokens(FEW_ARGS)
 {
-    few_panel_32(ATSI_TYPE_Q4_0, 2, 2, w, apart, x, t, y, y_apart, ys);
+    few_panel_32(ATSI_TYPE_Q4_0, 2, w, apart, x, t, y, y_apart, ys);
 }
 
 static void q4_0_tile(const struct panel_tile *g)
@@ -252,23 +227,18 @@ static void q4_0_tile(const struct panel_tile *g)
 static void panel_q4_0_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q4_0_one, q4_0_two, q4_0_two_tokens};
+    static const struct panel_few few = {q4_0_one_token, q4_0_two_tokens};
     gemm_panel_32(&few, q4_0_tile, type, w, n_panels, x, y, ys);
 }
 
-static void q4_1_one(FEW_ARGS)
+static void q4_1_one_token(FEW_ARGS)
 {
-    few_panel_32(ATSI_TYPE_Q4_1, 1, 1, w, apart, x, t, y, y_apart, ys);
-}
-
-static void q4_1_two(FEW_ARGS)
-{
-    few_panel_32(ATSI_TYPE_Q4_1, 2, 1, w, apart, x, t, y, y_apart, ys);
+    few_panel_32(ATSI_TYPE_Q4_1, 1, w, apart, x, t, y, y_apart, ys);
 }
 
 static void q4_1_two_tokens(FEW_ARGS)
 {
-    few_panel_32(ATSI_TYPE_Q4_1, 2, 2, w, apart, x, t, y, y_apart, ys);
+    few_panel_32(ATSI_TYPE_Q4_1, 2, w, apart, x, t, y, y_apart, ys);
 }
 
 static void q4_1_tile(const struct panel_tile *g)
@@ -279,23 +249,18 @@ static void q4_1_tile(const struct panel_tile *g)
 static void panel_q4_1_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q4_1_one, q4_1_two, q4_1_two_tokens};
+    static const struct panel_few few = {q4_1_one_token, q4_1_two_tokens};
     gemm_panel_32(&few, q4_1_tile, type, w, n_panels, x, y, ys);
 }
 
-static void q5_0_one(FEW_ARGS)
+static void q5_0_one_token(FEW_ARGS)
 {
-    few_panel_32(ATSI_TYPE_Q5_0, 1, 1, w, apart, x, t, y, y_apart, ys);
-}
-
-static void q5_0_two(FEW_ARGS)
-{
-    few_panel_32(ATSI_TYPE_Q5_0, 2, 1, w, apart, x, t, y, y_apart, ys);
+    few_panel_32(ATSI_TYPE_Q5_0, 1, w, apart, x, t, y, y_apart, ys);
 }
 
 static void q5_0_two_tokens(FEW_ARGS)
 {
-    few_panel_32(ATSI_TYPE_Q5_0, 2, 2, w, apart, x, t, y, y_apart, ys);
+    few_panel_32(ATSI_TYPE_Q5_0, 2, w, apart, x, t, y, y_apart, ys);
 }
 
 static void q5_0_tile(const struct panel_tile *g)
@@ -306,23 +271,18 @@ static void q5_0_tile(const struct panel_tile *g)
 static void panel_q5_0_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q5_0_one, q5_0_two, q5_0_two_tokens};
+    static const struct panel_few few = {q5_0_one_token, q5_0_two_tokens};
     gemm_panel_32(&few, q5_0_tile, type, w, n_panels, x, y, ys);
 }
 
-static void q5_1_one(FEW_ARGS)
+static void q5_1_one_token(FEW_ARGS)
 {
-    few_panel_32(ATSI_TYPE_Q5_1, 1, 1, w, apart, x, t, y, y_apart, ys);
-}
-
-static void q5_1_two(FEW_ARGS)
-{
-    few_panel_32(ATSI_TYPE_Q5_1, 2, 1, w, apart, x, t, y, y_apart, ys);
+    few_panel_32(ATSI_TYPE_Q5_1, 1, w, apart, x, t, y, y_apart, ys);
 }
 
 static void q5_1_two_tokens(FEW_ARGS)
 {
-    few_panel_32(ATSI_TYPE_Q5_1, 2, 2, w, apart, x, t, y, y_apart, ys);
+    few_panel_32(ATSI_TYPE_Q5_1, 2, w, apart, x, t, y, y_apart, ys);
 }
 
 static void q5_1_tile(const struct panel_tile *g)
@@ -333,23 +293,18 @@ static void q5_1_tile(const struct panel_tile *g)
 static void panel_q5_1_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q5_1_one, q5_1_two, q5_1_two_tokens};
+    static const struct panel_few few = {q5_1_one_token, q5_1_two_tokens};
     gemm_panel_32(&few, q5_1_tile, type, w, n_panels, x, y, ys);
 }
 
-static void q8_0_one(FEW_ARGS)
+static void q8_0_one_token(FEW_ARGS)
 {
-    few_panel_32(ATSI_TYPE_Q8_0, 1, 1, w, apart, x, t, y, y_apart, ys);
-}
-
-static void q8_0_two(FEW_ARGS)
-{
-    few_panel_32(ATSI_TYPE_Q8_0, 2, 1, w, apart, x, t, y, y_apart, ys);
+    few_panel_32(ATSI_TYPE_Q8_0, 1, w, apart, x, t, y, y_apart, ys);
 }
 
 static void q8_0_two_tokens(FEW_ARGS)
 {
-    few_panel_32(ATSI_TYPE_Q8_0, 2, 2, w, apart, x, t, y, y_apart, ys);
+    few_panel_32(ATSI_TYPE_Q8_0, 2, w, apart, x, t, y, y_apart, ys);
 }
 
 static void q8_0_tile(const struct panel_tile *g)
@@ -360,23 +315,18 @@ static void q8_0_tile(const struct panel_tile *g)
 static void panel_q8_0_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q8_0_one, q8_0_two, q8_0_two_tokens};
+    static const struct panel_few few = {q8_0_one_token, q8_0_two_tokens};
     gemm_panel_32(&few, q8_0_tile, type, w, n_panels, x, y, ys);
 }
 
-static void iq4_nl_one(FEW_ARGS)
+static void iq4_nl_one_token(FEW_ARGS)
 {
-    few_panel_32(ATSI_TYPE_IQ4_NL, 1, 1, w, apart, x, t, y, y_apart, ys);
-}
-
-static void iq4_nl_two(FEW_ARGS)
-{
-    few_panel_32(ATSI_TYPE_IQ4_NL, 2, 1, w, apart, x, t, y, y_apart, ys);
+    few_panel_32(ATSI_TYPE_IQ4_NL, 1, w, apart, x, t, y, y_apart, ys);
 }
 
 static void iq4_nl_two_tokens(FEW_ARGS)
 {
-    few_panel_32(ATSI_TYPE_IQ4_NL, 2, 2, w, apart, x, t, y, y_apart, ys);
+    few_panel_32(ATSI_TYPE_IQ4_NL, 2, w, apart, x, t, y, y_apart, ys);
 }
 
 static void iq4_nl_tile(const struct panel_tile *g)
@@ -387,23 +337,18 @@ static void iq4_nl_tile(const struct panel_tile *g)
 static void panel_iq4_nl_avx512(uint32_t type, const void *w, uint32_t n_panels,
                                 const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {iq4_nl_one, iq4_nl_two, iq4_nl_two_tokens};
+    static const struct panel_few few = {iq4_nl_one_token, iq4_nl_two_tokens};
     gemm_panel_32(&few, iq4_nl_tile, type, w, n_panels, x, y, ys);
 }
 
-static void mxfp4_one(FEW_ARGS)
+static void mxfp4_one_token(FEW_ARGS)
 {
-    few_panel_32(ATSI_TYPE_MXFP4, 1, 1, w, apart, x, t, y, y_apart, ys);
-}
-
-static void mxfp4_two(FEW_ARGS)
-{
-    few_panel_32(ATSI_TYPE_MXFP4, 2, 1, w, apart, x, t, y, y_apart, ys);
+    few_panel_32(ATSI_TYPE_MXFP4, 1, w, apart, x, t, y, y_apart, ys);
 }
 
 static void mxfp4_two_tokens(FEW_ARGS)
 {
-    few_panel_32(ATSI_TYPE_MXFP4, 2, 2, w, apart, x, t, y, y_apart, ys);
+    few_panel_32(ATSI_TYPE_MXFP4, 2, w, apart, x, t, y, y_apart, ys);
 }
 
 static void mxfp4_tile(const struct panel_tile *g)
@@ -414,7 +359,7 @@ static void mxfp4_tile(const struct panel_tile *g)
 static void panel_mxfp4_avx512(uint32_t type, const void *w, uint32_t n_panels,
                                const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {mxfp4_one, mxfp4_two, mxfp4_two_tokens};
+    static const struct panel_few few = {mxfp4_one_token, mxfp4_two_tokens};
     gemm_panel_32(&few, mxfp4_tile, type, w, n_panels, x, y, ys);
 }
 

@@ -96,7 +96,8 @@ CPU_INLINE __m512i with_bits(__m512i v, __m512i b, const int b_bits)
 /* Bits of `bits` from a, the others from b. */
 CPU_INLINE __m512i pick_bits(__m512i a, __m512i b, const int bits)
 {
-    return _mm512_ternarylogic_epi64(_mm512_set1_epi8((char)bits), a, b, 0xca);
+    /* b is the operand that is overwritten: the mask is needed again */
+    return _mm512_ternarylogic_epi64(b, a, _mm512_set1_epi8((char)bits), 0xd8);
 }
 
 CPU_INLINE __m512i keep(__m512i v, const int bits)

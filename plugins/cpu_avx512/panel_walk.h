@@ -21,15 +21,44 @@
 #define PANEL_GROUP 16      /* panels that share the activations in the second cache */
 #define PANEL_TOKENS 512    /* tokens of a pass: their columns are 256 KiB at 512 a time */
 
-/* The panels at w and w + apart times tokens t and t + 1 (or t alone): y, and y + y_apart, are the
- * places of token t. */
+/* Where few tokens' activations are read: plain pointers that walk along, as gcc 12 makes of sums
+ * of base and index an instruction each. */
+struct few_act {
+    const int8_t *q[2];
+    const int16_t *bsum[2];
+    const float *d[2];
+};
+
+CPU_INLINE struct few_act few_act_at(const struct cpu_act *x, uint32_t t, const int n)
+{
+    struct few_act a;
+    CPU_UNROLL
+    for (int i = 0; i < n; i++) {
+        a.q[i] = x->q + (t + (uint32_t)i) * x->q_stride;
+        a.bsum[i] = x->bsum + (t + (uint32_t)i) * x->bsum_stride;
+        a.d[i] = x->d + (t + (uint32_t)i) * x->d_stride;
+    }
+    return a;
+}
+
+/* n_blocks blocks of `elems` elements on. */
+CPU_INLINE void few_act_walk(struct few_act *a, const int n, const int n_blocks, const int elems)
+{
+    CPU_UNROLL
+    for (int i = 0; i < n; i++) {
+        a->q[i] += n_blocks * elems;
+        a->bsum[i] += n_blocks * elems / 16;
+        a->d[i] += n_blocks;
+    }
+}
+
+/* The panels at w and w + apart times token t (or t and t + 1), to y and y + y_apart; both
+ * distances may be 0. */
 typedef void panel_few_fn(const uint8_t *w, size_t apart, const struct cpu_act *x, uint32_t t,
                           float *y, size_t y_apart, size_t ys);
 
 struct panel_few {
-    panel_few_fn *one;        /* one panel, one token */
-    panel_few_fn *two;        /* two panels, one token */
-    panel_few_fn *two_tokens; /* two panels, two tokens */
+    panel_few_fn *one_token, *two_tokens;
 };
 
 static void panel_few_tokens(const struct panel_few *f, const uint8_t *w, size_t bytes,
@@ -44,12 +73,12 @@ static void panel_few_tokens(const struct panel_few *f, const uint8_t *w, size_t
                 f->two_tokens(w + p * bytes, apart * bytes, x, t++, to, apart * ATSI_PANEL_ROWS,
                               ys);
             else
-                f->two(w + p * bytes, apart * bytes, x, t, to, apart * ATSI_PANEL_ROWS, ys);
+                f->one_token(w + p * bytes, apart * bytes, x, t, to, apart * ATSI_PANEL_ROWS, ys);
         }
     }
-    for (uint32_t t = 0; t < x->n_tok && n_panels % 2 != 0; t++)
-        f->one(w + (n_panels - 1) * bytes, 0, x, t,
-               y + t * ys + (n_panels - 1) * (size_t)ATSI_PANEL_ROWS, 0, ys);
+    for (uint32_t t = 0; t < x->n_tok && n_panels % 2 != 0; t++) /* as if there were two of it */
+        f->one_token(w + (n_panels - 1) * bytes, 0, x, t,
+                     y + t * ys + (n_panels - 1) * (size_t)ATSI_PANEL_ROWS, 0, ys);
 }
 
 /* Columns first .. first + n - 1 (in blocks) of one or two panels at w times tokens t .. t + n_tok
