@@ -392,7 +392,7 @@ static void gemm_panel_k(const struct panel_few *few, panel_tile_fn *tile, uint3
                          size_t ys)
 {
     const size_t bytes = (size_t)atsi_panel_bytes(type, x->k);
-    if (x->n_tok < PANEL_MANY_TOKENS)
+    if (x->n_tok < few->many)
         panel_few_tokens(few, w, bytes, n_panels, x, y, ys);
     else
         panel_many_tokens(tile, w, bytes, n_panels, x->k / SUPER, PANEL_SUPERS, x, y, ys);
@@ -420,7 +420,7 @@ static void q2_k_tile(const struct panel_tile *g)
 static void panel_q2_k_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q2_k_one_token, q2_k_two_tokens};
+    static const struct panel_few few = {q2_k_one_token, q2_k_two_tokens, 4};
     gemm_panel_k(&few, q2_k_tile, type, w, n_panels, x, y, ys);
 }
 
@@ -442,7 +442,7 @@ static void q3_k_tile(const struct panel_tile *g)
 static void panel_q3_k_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q3_k_one_token, q3_k_two_tokens};
+    static const struct panel_few few = {q3_k_one_token, q3_k_two_tokens, 4};
     gemm_panel_k(&few, q3_k_tile, type, w, n_panels, x, y, ys);
 }
 
@@ -464,7 +464,7 @@ static void q4_k_tile(const struct panel_tile *g)
 static void panel_q4_k_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q4_k_one_token, q4_k_two_tokens};
+    static const struct panel_few few = {q4_k_one_token, q4_k_two_tokens, 6};
     gemm_panel_k(&few, q4_k_tile, type, w, n_panels, x, y, ys);
 }
 
@@ -486,7 +486,7 @@ static void q5_k_tile(const struct panel_tile *g)
 static void panel_q5_k_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q5_k_one_token, q5_k_two_tokens};
+    static const struct panel_few few = {q5_k_one_token, q5_k_two_tokens, 6};
     gemm_panel_k(&few, q5_k_tile, type, w, n_panels, x, y, ys);
 }
 
@@ -508,7 +508,7 @@ static void q6_k_tile(const struct panel_tile *g)
 static void panel_q6_k_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q6_k_one_token, q6_k_two_tokens};
+    static const struct panel_few few = {q6_k_one_token, q6_k_two_tokens, 6};
     gemm_panel_k(&few, q6_k_tile, type, w, n_panels, x, y, ys);
 }
 
@@ -530,7 +530,7 @@ static void iq4_xs_tile(const struct panel_tile *g)
 static void panel_iq4_xs_avx512(uint32_t type, const void *w, uint32_t n_panels,
                                 const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {iq4_xs_one_token, iq4_xs_two_tokens};
+    static const struct panel_few few = {iq4_xs_one_token, iq4_xs_two_tokens, 6};
     gemm_panel_k(&few, iq4_xs_tile, type, w, n_panels, x, y, ys);
 }
 
