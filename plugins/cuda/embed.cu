@@ -24,14 +24,14 @@ static __device__ __forceinline__ void embed_unit(unit &o, const embed_args &a, 
     typedef unit_shape<TYPE> S;
     packed w[1];
     if (row < a.packed_rows) {
-        const uint8_t *panel = a.w + (uint64_t)(row / ATSI_PANEL_ROWS * ATSI_PANEL_ROWS) *
-                                         a.row_bytes;
+        const uint8_t *panel =
+            a.w + (uint64_t)(row / ATSI_PANEL_ROWS * ATSI_PANEL_ROWS) * a.row_bytes;
         load_panel<TYPE, 1>(w, panel_at<S>(panel, a.k / S::ELEMS, u / S::UNITS),
                             row % ATSI_PANEL_ROWS, u % S::UNITS);
         unpack<TYPE, CUDA_PANELS>(o, w[0], u % S::UNITS);
     } else {
-        load_row<TYPE>(w[0],
-                       a.w + row * a.row_bytes + (uint64_t)(u / S::UNITS) * S::BYTES, u % S::UNITS);
+        load_row<TYPE>(w[0], a.w + row * a.row_bytes + (uint64_t)(u / S::UNITS) * S::BYTES,
+                       u % S::UNITS);
         unpack<TYPE, CUDA_ROWS>(o, w[0], u % S::UNITS);
     }
 }
@@ -56,19 +56,20 @@ static __global__ void embed_kernel(const embed_args a)
     for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
         uint64_t t = i / per_row;
         uint32_t u = (uint32_t)(i % per_row), row = (uint32_t)a.ids[t];
-        bool good = row < a.n_rows;
         unit o;
-        if (good)
-            embed_unit<TYPE>(o, a, row, u);
+        if (row >= a.n_rows) {
+            for (uint32_t e = 0; e < UNIT_ELEMS; e++)
+                a.y[t * a.k + u * UNIT_ELEMS + e] = 0;
+            continue;
+        }
+        embed_unit<TYPE>(o, a, row, u);
 #pragma unroll
         for (int run = 0; run < 2; run++) {
             float *y = a.y + t * a.k + embed_run<TYPE>(a, row, u, (uint32_t)run);
-            run_scale s = {0, 0};
-            if (good)
-                s = run_scale_of<TYPE>(o, run);
+            run_scale s = run_scale_of<TYPE>(o, run);
 #pragma unroll
             for (int e = 0; e < 16; e++)
-                y[e] = good ? run_value<TYPE>(o, s, run, e) : 0.0f;
+                y[e] = run_value<TYPE>(o, s, run, e);
         }
     }
 }
@@ -81,8 +82,7 @@ static __device__ __forceinline__ float embed_float(const embed_args &a, uint32_
     if (row < a.packed_rows) {
         uint32_t r = row % ATSI_PANEL_ROWS, step = 4 / size, first = c / step * step;
         bool whole = first + step <= a.k; /* a last column of 16 bits alone has a short record */
-        at = a.w + (uint64_t)(row - r) * a.row_bytes +
-             (uint64_t)first * (size * ATSI_PANEL_ROWS) +
+        at = a.w + (uint64_t)(row - r) * a.row_bytes + (uint64_t)first * (size * ATSI_PANEL_ROWS) +
              (whole ? 4 * r + (c - first) * size : size * r);
     }
     if constexpr (size == 4)
@@ -125,9 +125,14 @@ static size_t embed_scratch(const struct cuda_device *dev, const struct atsi_op 
 static cudaError_t embed_launch(const struct cuda_launch *l, const struct atsi_op *op)
 {
     const struct atsi_tensor *w = op->weight[0];
-    embed_args a = {(const int32_t *)op->src[0]->data, (const uint8_t *)w->data,
-                    (float *)op->dst[0]->data, w->row_bytes, op->n_rows, (uint32_t)w->ne[0],
-                    (uint32_t)w->ne[1], 0};
+    embed_args a = {(const int32_t *)op->src[0]->data,
+                    (const uint8_t *)w->data,
+                    (float *)op->dst[0]->data,
+                    w->row_bytes,
+                    op->n_rows,
+                    (uint32_t)w->ne[0],
+                    (uint32_t)w->ne[1],
+                    0};
     uint64_t elems = w->ne[0] * op->n_rows;
     if (!cuda_is_aligned(w))
         return cudaErrorInvalidValue;

@@ -95,7 +95,8 @@ static __device__ __forceinline__ void float_panel_8(float (&w)[4][8], const uin
 /* Whether rows of w and of x start at multiples of 16 bytes, and hold whole runs of 8. */
 static inline bool cuda_floats_wide(const cuda_product &p)
 {
-    return p.k % 8 == 0 && ((uintptr_t)p.w | p.row_bytes | p.matrix_bytes | (uintptr_t)p.x) % 16 == 0;
+    return p.k % 8 == 0 &&
+           ((uintptr_t)p.w | p.row_bytes | p.matrix_bytes | (uintptr_t)p.x) % 16 == 0;
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The skeleton of products with few tokens: every weight is read once, as far as possible in 16-byte
- * loads, and meets up to GEMV_TOKENS tokens.
+ * The skeleton of products with few tokens: every weight is read once, as far as possible in
+ * 16-byte loads, and meets up to GEMV_TOKENS tokens.
  *
  * A block of 4 or 8 warps computes 16 rows.  The units of a row are dealt to n_slots = 32 or 64
  * slots; a lane holds one slot of four rows, so that its activations serve four times:
@@ -81,16 +81,21 @@ static __device__ __forceinline__ bool gemv_expert(const cuda_product &p, uint32
     return false;
 }
 
-/* part[0] + part[step] + .. of n = 1, 2, 4 or 8 parts, as a tree. */
+/* part[0] + part[step] + .. of n parts, as a tree; n is a power of two up to MAX. */
+template <uint32_t MAX>
 static __device__ __forceinline__ float sum_of_parts(const float *part, uint32_t n, uint32_t step)
 {
     float s = part[0];
     if (n >= 2)
         s += part[step];
-    if (n >= 4)
-        s += part[2 * step] + part[3 * step];
-    if (n >= 8)
-        s += (part[4 * step] + part[5 * step]) + (part[6 * step] + part[7 * step]);
+    if constexpr (MAX >= 4) {
+        if (n >= 4)
+            s += part[2 * step] + part[3 * step];
+    }
+    if constexpr (MAX >= 8) {
+        if (n >= 8)
+            s += (part[4 * step] + part[5 * step]) + (part[6 * step] + part[7 * step]);
+    }
     return s;
 }
 
@@ -100,7 +105,8 @@ static __device__ __forceinline__ void gemv_finish(const cuda_product &p, const 
                                                    uint32_t token, const float (&acc)[4][NT])
 {
     constexpr uint32_t first = LAYOUT == CUDA_ROWS ? 1 : 4, part_size = GEMV_ROWS * NT;
-    __shared__ float parts[(LAYOUT == CUDA_ROWS ? GEMV_MAX_WARPS / 4 : GEMV_MAX_WARPS) * part_size];
+    constexpr uint32_t max_groups = LAYOUT == CUDA_ROWS ? GEMV_MAX_WARPS / 4 : GEMV_MAX_WARPS;
+    __shared__ float parts[max_groups * part_size];
     uint32_t lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
     uint32_t group = LAYOUT == CUDA_ROWS ? warp / 4 : warp;
     uint32_t n_groups = at.n_slots / (LAYOUT == CUDA_ROWS ? 32 : 8);
@@ -119,7 +125,7 @@ static __device__ __forceinline__ void gemv_finish(const cuda_product &p, const 
     if (threadIdx.x < part_size) {
         uint32_t row = blockIdx.x * GEMV_ROWS + threadIdx.x % GEMV_ROWS;
         uint32_t to = token + threadIdx.x / GEMV_ROWS;
-        float v = sum_of_parts(parts + threadIdx.x, n_groups, part_size);
+        float v = sum_of_parts<max_groups>(parts + threadIdx.x, n_groups, part_size);
         if (row >= p.n_rows || to >= p.n_tok)
             return;
         if (p.bias != NULL)
@@ -256,7 +262,8 @@ static cudaError_t gemv_of(cudaStream_t s, const cuda_product &p)
 template <uint32_t TYPE>
 static cudaError_t gemv_of_type(cudaStream_t s, int layout, const cuda_product &p)
 {
-    return layout == CUDA_PANELS ? gemv_of<TYPE, CUDA_PANELS>(s, p) : gemv_of<TYPE, CUDA_ROWS>(s, p);
+    return layout == CUDA_PANELS ? gemv_of<TYPE, CUDA_PANELS>(s, p)
+                                 : gemv_of<TYPE, CUDA_ROWS>(s, p);
 }
 
 #endif

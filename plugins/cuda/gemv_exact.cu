@@ -36,9 +36,9 @@ static __global__ void __launch_bounds__(32 * GEMV_MAX_WARPS) exact_kernel(const
             unpack<TYPE, LAYOUT>(row, w[r], u);
 #pragma unroll
             for (int run = 0; run < 2; run++)
-                acc[r][0] = exact_run<TYPE>(
-                    acc[r][0], row, run,
-                    x + (uint64_t)block * S::ELEMS + unit_run<TYPE, LAYOUT>(u, run));
+                acc[r][0] = exact_run<TYPE>(acc[r][0], row, run,
+                                            x + (uint64_t)block * S::ELEMS +
+                                                unit_run<TYPE, LAYOUT>(u, run));
         }
     }
     gemv_finish<LAYOUT, 1>(p, at, token, acc);

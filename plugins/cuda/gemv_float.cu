@@ -22,8 +22,7 @@ static __device__ __forceinline__ void float_rows(float (&w)[4][8], const cuda_p
 }
 
 template <uint32_t TYPE, int LAYOUT, int NT>
-static __global__ void __launch_bounds__(32 * GEMV_MAX_WARPS, 1)
-    float_kernel(const cuda_product p)
+static __global__ void __launch_bounds__(32 * GEMV_MAX_WARPS, 1) float_kernel(const cuda_product p)
 {
     uint32_t token = p.first_tok + blockIdx.y * NT, expert;
     float acc[4][NT] = {};
@@ -36,9 +35,8 @@ static __global__ void __launch_bounds__(32 * GEMV_MAX_WARPS, 1)
 #pragma unroll
         for (int t = 0; t < NT; t++) {
             float x[8];
-            float_row_8<ATSI_TYPE_F32>(
-                x, (const uint8_t *)(p.x + gemv_x_row(p, token + t) * p.k), (uint32_t)c, p.k,
-                p.wide);
+            float_row_8<ATSI_TYPE_F32>(x, (const uint8_t *)(p.x + gemv_x_row(p, token + t) * p.k),
+                                       (uint32_t)c, p.k, p.wide);
 #pragma unroll
             for (int r = 0; r < 4; r++)
 #pragma unroll

@@ -180,7 +180,8 @@ static int matmul_id_supports(const struct cuda_device *dev, const struct atsi_o
     const struct atsi_tensor *w = op->weight[0];
     uint64_t used = op->p.moe.n_used;
     return used > 0 &&
-           (cuda_is_f32(op->src[0], op, w->ne[0]) || cuda_is_f32(op->src[0], op, used * w->ne[0])) &&
+           (cuda_is_f32(op->src[0], op, w->ne[0]) ||
+            cuda_is_f32(op->src[0], op, used * w->ne[0])) &&
            cuda_is_i32(op->src[1], op, used) && cuda_is_f32(op->dst[0], op, used * w->ne[1]) &&
            (op->weight[1] == NULL || cuda_is_vector(op->weight[1], w->ne[1] * w->ne[2])) &&
            fits(op);

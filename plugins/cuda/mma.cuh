@@ -103,8 +103,8 @@ static __device__ __forceinline__ void mma_load_b(uint32_t (&b)[2][2], const int
 {
     const uint32_t lane = threadIdx.x % 32;
     for (uint32_t i = 0; i < 4; i++)
-        memcpy(&b[i / 2][i % 2],
-               tile + (lane / 4 + i / 2 * 8) * stride + i % 2 * 16 + lane % 4 * 4, 4);
+        memcpy(&b[i / 2][i % 2], tile + (lane / 4 + i / 2 * 8) * stride + i % 2 * 16 + lane % 4 * 4,
+               4);
 }
 
 static __device__ __forceinline__ uint64_t mma_pair(uint32_t low, uint32_t high)

@@ -21,7 +21,7 @@ struct cuda_product {
     uint32_t n_rows; /* of this launch */
     uint32_t k;
     uint32_t first_tok, n_tok; /* tokens first_tok .. n_tok - 1 */
-    struct cuda_act act; /* rounded activations, or */
+    struct cuda_act act;       /* rounded activations, or */
     const float *x;            /* [.][k], exact ones */
     float *y;                  /* row 0 of this launch, of token 0 */
     uint64_t y_stride;         /* floats from token to token */

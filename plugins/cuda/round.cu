@@ -107,8 +107,8 @@ cudaError_t cuda_act_round(const struct cuda_launch *l, const float *x, uint32_t
     uint8_t *at = (uint8_t *)l->scratch;
     int8_t *q = (int8_t *)at;
     float *d = (float *)(void *)(at + up_256((uint64_t)rows * k));
-    int16_t *s = (int16_t *)(void *)((uint8_t *)d +
-                                     up_256((uint64_t)rows * (k / block) * sizeof(float)));
+    int16_t *s =
+        (int16_t *)(void *)((uint8_t *)d + up_256((uint64_t)rows * (k / block) * sizeof(float)));
     uint64_t spans = (uint64_t)rows * ((k + ROUND_SPAN - 1) / ROUND_SPAN);
     uint64_t blocks = (spans + ROUND_WARPS - 1) / ROUND_WARPS;
     dim3 grid((unsigned)(blocks < INT32_MAX ? blocks : INT32_MAX));
@@ -119,8 +119,8 @@ cudaError_t cuda_act_round(const struct cuda_launch *l, const float *x, uint32_t
         return cudaSuccess;
     have->src = NULL;
     if (block == 32)
-        e = ATSI_LAUNCH((round_kernel<32>), grid, dim3(32 * ROUND_WARPS), 0, l->stream, x, q, d, s, k,
-                        spans);
+        e = ATSI_LAUNCH((round_kernel<32>), grid, dim3(32 * ROUND_WARPS), 0, l->stream, x, q, d, s,
+                        k, spans);
     else
         e = ATSI_LAUNCH((round_kernel<256>), grid, dim3(32 * ROUND_WARPS), 0, l->stream, x, q, d, s,
                         k, spans);

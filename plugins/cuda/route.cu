@@ -23,8 +23,7 @@ static __device__ __forceinline__ uint32_t members(const int32_t *ids, uint32_t 
                                                    uint32_t group)
 {
     uint32_t slot = first + threadIdx.x % CUDA_WARP;
-    return __ballot_sync(CUDA_ALL_LANES,
-                         slot < n_slots && group_of(ids[slot], n_expert) == group);
+    return __ballot_sync(CUDA_ALL_LANES, slot < n_slots && group_of(ids[slot], n_expert) == group);
 }
 
 static __global__ void count_kernel(const int32_t *ids, uint32_t n_slots, uint32_t n_expert,
@@ -57,8 +56,7 @@ static __device__ __forceinline__ void write_tiles(const cuda_routing &r, uint32
     uint32_t n = r.counts[group];
     for (uint32_t i = threadIdx.x % CUDA_WARP; i < tiles_of(n); i += CUDA_WARP) {
         uint32_t done = i * GEMM_TOKENS;
-        r.tiles[tile + i] = {group, first + done,
-                             n - done < GEMM_TOKENS ? n - done : GEMM_TOKENS};
+        r.tiles[tile + i] = {group, first + done, n - done < GEMM_TOKENS ? n - done : GEMM_TOKENS};
     }
 }
 

@@ -35,13 +35,14 @@ struct unit {
     float d, m;
 };
 
-/* ELEMS, BYTES of a block; SUB elements under one integer scale; group, head bytes and chunks of a panel's record; ZERO; what the type
- * has: SCALED integer scales, MINS integer mins, OFFSET a float added (Q4_1, Q5_1). */
+/* ELEMS, BYTES of a block; SUB elements under one integer scale; group, head bytes and chunks of a
+ * panel's record; ZERO; what the type has: SCALED integer scales, MINS integer mins, OFFSET a float
+ * added (Q4_1, Q5_1). */
 template <uint32_t ELEMS_, uint32_t SUB_, uint32_t BYTES_, uint32_t GROUP_, uint32_t HEAD_,
           uint32_t CHUNKS_, int ZERO_, bool SCALED_, bool MINS_, bool OFFSET_>
 struct shape {
-    static constexpr uint32_t ELEMS = ELEMS_, SUB = SUB_, BYTES = BYTES_, GROUP = GROUP_, HEAD = HEAD_,
-                              CHUNKS = CHUNKS_, UNITS = ELEMS_ / UNIT_ELEMS;
+    static constexpr uint32_t ELEMS = ELEMS_, SUB = SUB_, BYTES = BYTES_, GROUP = GROUP_,
+                              HEAD = HEAD_, CHUNKS = CHUNKS_, UNITS = ELEMS_ / UNIT_ELEMS;
     static constexpr int ZERO = ZERO_;
     static constexpr bool SCALED = SCALED_, MINS = MINS_, OFFSET = OFFSET_;
 };

@@ -175,8 +175,8 @@ static __device__ __forceinline__ void unpack_q3_k(unit &o, const packed &w, uin
         uint32_t low = 4 * (u >> 1 & 1), bit = 2 * (u >> 1);
 #pragma unroll
         for (int c = 0; c < 4; c++) {
-            o.q[c] = bytes_of(w.q[c] >> low, 0x03030303u) |
-                     bytes_of(w.h[c] >> bit, 0x01010101u) << 2;
+            o.q[c] = bytes_of(w.q[c] >> low, 0x03030303u) | bytes_of(w.h[c] >> bit, 0x01010101u)
+                                                                << 2;
             o.q[4 + c] = bytes_of(w.q[c] >> (low + 2), 0x03030303u) |
                          bytes_of(w.h[c] >> (bit + 1), 0x01010101u) << 2;
         }
@@ -198,8 +198,8 @@ static __device__ __forceinline__ void unpack_q6_k(unit &o, const packed &w, uin
 #pragma unroll
         for (int t = 0; t < 4; t++) {
             uint32_t z0 = w.q[3 * t], z1 = w.q[3 * t + 1], z2 = w.q[3 * t + 2];
-            uint32_t v3 = (z0 >> 2 & 0x30303030u) | (z1 >> 4 & 0x0c0c0c0cu) |
-                          (z2 >> 6 & 0x03030303u);
+            uint32_t v3 =
+                (z0 >> 2 & 0x30303030u) | (z1 >> 4 & 0x0c0c0c0cu) | (z2 >> 6 & 0x03030303u);
             o.q[t] = bytes_of(second ? z2 : z0, 0x3f3f3f3fu);
             o.q[4 + t] = (int32_t)(second ? v3 : z1 & 0x3f3f3f3fu);
         }
