@@ -27,8 +27,8 @@ static cudaError_t add_launch(const struct cuda_launch *l, const struct atsi_op 
 {
     uint64_t n = op->n_rows * op->dst[0]->ne[0];
     return ATSI_LAUNCH(add_kernel, dim3(cuda_blocks(n, CUDA_THREADS)), dim3(CUDA_THREADS), 0,
-                       l->stream, (const float *)op->src[0]->data,
-                       (const float *)op->src[1]->data, (float *)op->dst[0]->data, n);
+                       l->stream, (const float *)op->src[0]->data, (const float *)op->src[1]->data,
+                       (float *)op->dst[0]->data, n);
 }
 
 extern "C" const struct cuda_op cuda_op_add = {ATSI_OP_ADD, add_supports, cuda_no_scratch,

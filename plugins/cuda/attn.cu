@@ -17,10 +17,10 @@
 #include "grid.h"
 #include "shape.h"
 
-#define CHUNK 128u    /* positions */
-#define SLAB 32u      /* elements of keys at a time */
-#define K_STRIDE 36u  /* floats; 16-byte reads of 8 neighbouring rows meet all banks */
-#define V_ROWS 32u    /* values at a time */
+#define CHUNK 128u   /* positions */
+#define SLAB 32u     /* elements of keys at a time */
+#define K_STRIDE 36u /* floats; 16-byte reads of 8 neighbouring rows meet all banks */
+#define V_ROWS 32u   /* values at a time */
 #define MERGE_THREADS 128u
 #define STORE_WARPS 8u
 #define NO_CELL UINT32_MAX
@@ -31,7 +31,7 @@ struct attn_args {
     const int32_t *position;
     float *y;
     unsigned char *cache_k, *cache_v;
-    uint32_t n_rows, n_head, n_head_kv, n_q; /* n_q: query heads of a KV head */
+    uint32_t n_rows, n_head, n_head_kv, n_q;       /* n_q: query heads of a KV head */
     uint32_t dk, dv, type_k, type_v, row_k, row_v; /* row_k, row_v: bytes */
     uint32_t n_ctx, window, n_kv;                  /* n_kv: at most, for which the grid is made */
     float scale;
@@ -96,7 +96,8 @@ static __global__ void attn_store_kernel(struct attn_args a)
 
 /* ---------------------------------------------------------------- a tile of queries */
 /* M queries of one KV head. */
-template <uint32_t M> struct alignas(16) attn_tile {
+template <uint32_t M>
+struct alignas(16) attn_tile {
     float kv[CHUNK * K_STRIDE]; /* keys [CHUNK][K_STRIDE], or values [V_ROWS][up to 128] */
     float q[M][SLAB];
     float p[M][CHUNK]; /* scores, then weights */
@@ -181,8 +182,7 @@ static __device__ void chunk_scores(const struct attn_args &a, struct attn_tile<
 #pragma unroll
             for (uint32_t m = 0; m < PER; m++) {
                 float4 q = *(const float4 *)(const void *)&s.q[m0 + m][i];
-                dot[m] = fmaf(q.w, k.w,
-                              fmaf(q.z, k.z, fmaf(q.y, k.y, fmaf(q.x, k.x, dot[m]))));
+                dot[m] = fmaf(q.w, k.w, fmaf(q.z, k.z, fmaf(q.y, k.y, fmaf(q.x, k.x, dot[m]))));
             }
         }
         __syncthreads();
@@ -284,8 +284,7 @@ static __device__ inline void put_value(const struct attn_args &a, const struct 
         a.part[part_at(a, w, m) * a.dv + col] = sum;
         return;
     }
-    float *y = a.y +
-               ((size_t)(u / a.n_q) * a.n_head + w.head * a.n_q + u % a.n_q) * a.dv + col;
+    float *y = a.y + ((size_t)(u / a.n_q) * a.n_head + w.head * a.n_q + u % a.n_q) * a.dv + col;
     bool fresh = s.span[m].begin >= w.chunk * CHUNK; /* nothing of this row is in y yet */
     *y = merged(fresh ? 0.0f : *y, s.alpha[m], sum, s.beta[m]);
 }
@@ -345,9 +344,8 @@ static __device__ void chunk_begin(const struct attn_args &a, struct attn_tile<M
 {
     uint32_t from = w.chunk * CHUNK, position = from + threadIdx.x;
     if (threadIdx.x < CHUNK)
-        s.cell[threadIdx.x] = position >= w.all.begin && position < w.all.end
-                                  ? position % a.n_ctx
-                                  : NO_CELL;
+        s.cell[threadIdx.x] =
+            position >= w.all.begin && position < w.all.end ? position % a.n_ctx : NO_CELL;
     w.ragged = false;
     for (uint32_t m = 0; m < M; m++)
         if (s.span[m].end != 0 && ((s.span[m].begin > from && s.span[m].begin != w.all.begin) ||
@@ -391,7 +389,7 @@ static __device__ void tile_end(const struct attn_args &a, const struct attn_til
 
 /* Tiles along x, the longest first; KV heads along y; parts along z. */
 template <uint32_t GROUPS, uint32_t PER, uint32_t WIDTH>
-static __global__ void __launch_bounds__(GROUPS * CHUNK) attn_kernel(struct attn_args a)
+static __global__ void __launch_bounds__(GROUPS *CHUNK) attn_kernel(struct attn_args a)
 {
     const uint32_t tile = GROUPS * PER, threads = GROUPS * CHUNK;
     __shared__ struct attn_tile<tile> s;
@@ -612,8 +610,8 @@ static struct attn_args attn_args_of(const struct cuda_launch *l, const struct a
 
 static cudaError_t launch_store(const struct cuda_launch *l, const struct attn_args *a)
 {
-    uint64_t n = (uint64_t)a->n_head_kv *
-                 (cuda_div_up(a->dk, CUDA_WARP) + cuda_div_up(a->dv, CUDA_WARP));
+    uint64_t n =
+        (uint64_t)a->n_head_kv * (cuda_div_up(a->dk, CUDA_WARP) + cuda_div_up(a->dv, CUDA_WARP));
     dim3 grid(cuda_blocks(n, STORE_WARPS), cuda_blocks_y(a->n_rows));
     return ATSI_LAUNCH(attn_store_kernel, grid, dim3(STORE_WARPS * CUDA_WARP), 0, l->stream, *a);
 }
@@ -624,7 +622,7 @@ static cudaError_t launch_tiles(const struct cuda_launch *l, const struct attn_a
     dim3 grid(a->n_tiles, a->n_head_kv, a->n_parts != 0 ? a->n_parts : 1);
     /* A single query has no second half for the other threads. */
     if (GROUPS * PER > 1 && a->dv <= 64)
-        return ATSI_LAUNCH((attn_kernel<GROUPS, PER, GROUPS * PER == 1 ? 128 : 64>), grid,
+        return ATSI_LAUNCH((attn_kernel < GROUPS, PER, GROUPS * PER == 1 ? 128 : 64 >), grid,
                            dim3(GROUPS * CHUNK), 0, l->stream, *a);
     return ATSI_LAUNCH((attn_kernel<GROUPS, PER, 128>), grid, dim3(GROUPS * CHUNK), 0, l->stream,
                        *a);

@@ -77,7 +77,8 @@ static __device__ inline float4 cuda_read_f16(const unsigned char *row, uint32_t
 
 static __device__ inline float4 cuda_read_q8_0(const unsigned char *row, uint32_t i)
 {
-    const struct atsi_block_q8_0 *block = (const struct atsi_block_q8_0 *)(const void *)row + i / 32;
+    const struct atsi_block_q8_0 *block =
+        (const struct atsi_block_q8_0 *)(const void *)row + i / 32;
     const uint16_t *q = (const uint16_t *)(const void *)(block->qs + i % 32); /* blocks are even */
     float d = cuda_from_f16(block->d);
     uint32_t a = q[0], b = q[1];

@@ -53,7 +53,8 @@ struct delta_place {
 };
 
 /* A thread's part of one column of S: N rows in registers, those that S lacks being 0. */
-template <uint32_t N> struct delta_column {
+template <uint32_t N>
+struct delta_column {
     float s[N];
     static const uint32_t n = N;
 
@@ -81,7 +82,8 @@ template <uint32_t N> struct delta_column {
 };
 
 /* The same in place. */
-template <> struct delta_column<0> {
+template <>
+struct delta_column<0> {
     float *at;
     uint32_t step, n;
 
@@ -91,7 +93,9 @@ template <> struct delta_column<0> {
         step = stride;
         n = n_valid;
     }
-    __device__ void store(float *, uint32_t, uint32_t) const {}
+    __device__ void store(float *, uint32_t, uint32_t) const
+    {
+    }
     __device__ float get(uint32_t e) const
     {
         return at[(size_t)e * step];
@@ -274,8 +278,8 @@ static struct delta_args delta_args_of(const struct atsi_op *op)
     a.run = op->p.delta.run;
     a.stride = op->p.delta.stride;
     a.tiled = op->p.delta.tiled;
-    a.part = a.dk <= DELTA_WARPS * DELTA_REGS ? DELTA_REGS
-                                              : (uint32_t)cuda_div_up(a.dk, DELTA_WARPS);
+    a.part =
+        a.dk <= DELTA_WARPS * DELTA_REGS ? DELTA_REGS : (uint32_t)cuda_div_up(a.dk, DELTA_WARPS);
     a.tile_rows = cuda_at_most(DELTA_TILE / (DELTA_WARPS * a.part), DELTA_TILE_ROWS);
     a.eps = op->p.delta.eps;
     a.scale = (float)(1 / sqrt((double)a.dk));

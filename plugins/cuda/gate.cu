@@ -17,11 +17,9 @@ static __global__ void gate_kernel(struct gate_args a)
 {
     uint32_t first = blockIdx.x * blockDim.x + threadIdx.x;
     for (uint64_t r = blockIdx.y; r < a.n_runs; r += gridDim.y) {
-        const float *gate =
-            a.gate + r / a.per_row * a.width + r % a.per_row * (uint64_t)a.stride;
+        const float *gate = a.gate + r / a.per_row * a.width + r % a.per_row * (uint64_t)a.stride;
         for (uint32_t i = first; i < a.run; i += gridDim.x * blockDim.x)
-            a.y[r * a.run + i] =
-                a.x[r * a.run + i] / (1.0f + expf(-gate[(uint64_t)i * a.step]));
+            a.y[r * a.run + i] = a.x[r * a.run + i] / (1.0f + expf(-gate[(uint64_t)i * a.step]));
     }
 }
 

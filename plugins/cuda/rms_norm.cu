@@ -16,14 +16,15 @@
 struct norm_args {
     const float *x, *weight;
     float *y;
-    uint64_t n_runs;            /* of all rows */
-    uint32_t n, per_row;        /* elements of a run, runs of a row */
-    uint32_t width, stride;     /* of a row of x, from run to run in it */
+    uint64_t n_runs;        /* of all rows */
+    uint32_t n, per_row;    /* elements of a run, runs of a row */
+    uint32_t width, stride; /* of a row of x, from run to run in it */
     float eps;
 };
 
 /* Sum over `WARPS` warps, the same in each thread. */
-template <uint32_t WARPS, typename T> static __device__ inline T team_sum(T x, T *part)
+template <uint32_t WARPS, typename T>
+static __device__ inline T team_sum(T x, T *part)
 {
     x = cuda_warp_sum(x);
     if (WARPS == 1)
@@ -58,12 +59,13 @@ static __device__ float norm_scale(const float *x, uint32_t n, float eps, uint32
     return (float)(1.0 / sqrt(exact / (double)n + (double)eps));
 }
 
-template <uint32_t WARPS, uint32_t RUNS> static __global__ void rms_norm_kernel(struct norm_args a)
+template <uint32_t WARPS, uint32_t RUNS>
+static __global__ void rms_norm_kernel(struct norm_args a)
 {
     uint32_t first = threadIdx.x % (WARPS * CUDA_WARP);
     uint64_t step = (uint64_t)gridDim.x * RUNS;
-    for (uint64_t r = (uint64_t)blockIdx.x * RUNS + threadIdx.x / (WARPS * CUDA_WARP);
-         r < a.n_runs; r += step) {
+    for (uint64_t r = (uint64_t)blockIdx.x * RUNS + threadIdx.x / (WARPS * CUDA_WARP); r < a.n_runs;
+         r += step) {
         const float *x = a.x + r / a.per_row * a.width + r % a.per_row * (uint64_t)a.stride;
         float scale = norm_scale<WARPS>(x, a.n, a.eps, first);
         for (uint32_t i = first; i < a.n; i += WARPS * CUDA_WARP)
@@ -98,8 +100,8 @@ static cudaError_t rms_norm_launch(const struct cuda_launch *l, const struct ats
     a.eps = op->p.norm.eps;
     if (a.n <= SHORT_RUN)
         return ATSI_LAUNCH((rms_norm_kernel<1, SHORT_WARPS>),
-                           dim3(cuda_blocks(a.n_runs, SHORT_WARPS)),
-                           dim3(SHORT_WARPS * CUDA_WARP), 0, l->stream, a);
+                           dim3(cuda_blocks(a.n_runs, SHORT_WARPS)), dim3(SHORT_WARPS * CUDA_WARP),
+                           0, l->stream, a);
     return ATSI_LAUNCH((rms_norm_kernel<LONG_WARPS, 1>), dim3(cuda_blocks(a.n_runs, 1)),
                        dim3(LONG_WARPS * CUDA_WARP), 0, l->stream, a);
 }

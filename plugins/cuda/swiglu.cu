@@ -29,13 +29,14 @@ static __device__ inline float glu(float gate, float up, float alpha, float limi
 }
 
 /* Blocks of a run along x, runs along y.  y may be the gate. */
-template <bool CLAMPED> static __global__ void swiglu_kernel(struct glu_args a)
+template <bool CLAMPED>
+static __global__ void swiglu_kernel(struct glu_args a)
 {
     uint32_t first = blockIdx.x * blockDim.x + threadIdx.x;
     for (uint64_t r = blockIdx.y; r < a.n_runs; r += gridDim.y)
         for (uint32_t i = first; i < a.run; i += gridDim.x * blockDim.x)
-            a.y[r * a.run + i] = glu<CLAMPED>(a.gate[r * a.step + i], a.up[r * a.step + i],
-                                              a.alpha, a.limit);
+            a.y[r * a.run + i] =
+                glu<CLAMPED>(a.gate[r * a.step + i], a.up[r * a.step + i], a.alpha, a.limit);
 }
 
 static int swiglu_supports(const struct cuda_device *dev, const struct atsi_op *op)

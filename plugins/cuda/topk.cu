@@ -103,8 +103,8 @@ static __global__ void topk_kernel(struct topk_args a)
 {
     uint32_t lane = threadIdx.x % CUDA_WARP;
     uint64_t step = (uint64_t)gridDim.x * TOPK_WARPS;
-    for (uint64_t row = (uint64_t)blockIdx.x * TOPK_WARPS + threadIdx.x / CUDA_WARP;
-         row < a.n_rows; row += step) {
+    for (uint64_t row = (uint64_t)blockIdx.x * TOPK_WARPS + threadIdx.x / CUDA_WARP; row < a.n_rows;
+         row += step) {
         uint64_t best = next_key(a.logits + row * a.n, a.n, ~(uint64_t)0, lane);
         select_ids(a, row, lane);
         weigh(a, row, a.logits[row * a.n + key_id(best)], lane);
