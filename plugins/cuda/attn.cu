@@ -389,7 +389,8 @@ static __device__ void tile_end(const struct attn_args &a, const struct attn_til
 
 /* Tiles along x, the longest first; KV heads along y; parts along z. */
 template <uint32_t GROUPS, uint32_t PER, uint32_t WIDTH>
-static __global__ void __launch_bounds__(GROUPS *CHUNK) attn_kernel(struct attn_args a)
+static __global__ void __launch_bounds__(GROUPS *CHUNK, GROUPS == 1 ? 4 : 2)
+    attn_kernel(struct attn_args a)
 {
     const uint32_t tile = GROUPS * PER, threads = GROUPS * CHUNK;
     __shared__ struct attn_tile<tile> s;
@@ -621,9 +622,10 @@ static cudaError_t launch_tiles(const struct cuda_launch *l, const struct attn_a
 {
     dim3 grid(a->n_tiles, a->n_head_kv, a->n_parts != 0 ? a->n_parts : 1);
     /* A single query has no second half for the other threads. */
-    if (GROUPS * PER > 1 && a->dv <= 64)
-        return ATSI_LAUNCH((attn_kernel < GROUPS, PER, GROUPS * PER == 1 ? 128 : 64 >), grid,
-                           dim3(GROUPS * CHUNK), 0, l->stream, *a);
+    constexpr uint32_t narrow = GROUPS * PER == 1 ? 128 : 64;
+    if (a->dv <= narrow)
+        return ATSI_LAUNCH((attn_kernel<GROUPS, PER, narrow>), grid, dim3(GROUPS * CHUNK), 0,
+                           l->stream, *a);
     return ATSI_LAUNCH((attn_kernel<GROUPS, PER, 128>), grid, dim3(GROUPS * CHUNK), 0, l->stream,
                        *a);
 }

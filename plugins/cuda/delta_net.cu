@@ -35,7 +35,7 @@ struct delta_args {
 };
 
 /* What a tile of rows brings; keys and queries are padded with zeros to DELTA_WARPS * part. */
-struct delta_tile {
+struct alignas(16) delta_tile {
     float q[DELTA_TILE], k[DELTA_TILE];
     float v[DELTA_TILE_ROWS][CUDA_WARP];
     float decay[DELTA_TILE_ROWS], beta[DELTA_TILE_ROWS], kq[DELTA_TILE_ROWS];
@@ -169,8 +169,9 @@ static __device__ float delta_step(const struct delta_args &a, const struct delt
                                    const struct delta_tile &tile, struct delta_sums &sums,
                                    struct delta_column<N> &s, uint32_t i)
 {
-    const float *k = tile.k + (i * DELTA_WARPS + p.warp) * a.part;
-    const float *q = tile.q + (i * DELTA_WARPS + p.warp) * a.part;
+    const uint32_t part = N != 0 ? N : a.part; /* known: elements are read four at a time */
+    const float *k = tile.k + (i * DELTA_WARPS + p.warp) * part;
+    const float *q = tile.q + (i * DELTA_WARPS + p.warp) * part;
     float decay = tile.decay[i], sk = 0, sq = 0;
 #pragma unroll
     for (uint32_t e = 0; e < s.n; e++) {

@@ -199,6 +199,36 @@ static void test_extremes(void **state)
     }
 }
 
+/* Scores that are all -infinity up to some position, beyond the first chunks, and finite behind. */
+static void test_minus_infinity(void **state)
+{
+    kt_seed(38);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct attn_case a = {4,
+                              1,
+                              64,
+                              64,
+                              ATSI_TYPE_F32,
+                              ATSI_TYPE_F32,
+                              400,
+                              i < 2 ? 1 : 9,
+                              0,
+                              0,
+                              1,
+                              i % 2 == 0 ? NO_SINK : SINKS};
+        struct kt_op o;
+        name_case(&a);
+        open_attn(&o, &a);
+        for (size_t e = 0; e < (size_t)300 * 64; e++)
+            ((float *)o.kv.k)[e] = -3e38F;
+        for (uint64_t e = 0; e < o.op.src[0]->ne[0] * a.rows; e++)
+            floats(o.op.src[0])[e] = fabsf(floats(o.op.src[0])[e]) + 1;
+        kt_compare(*state, &cuda_op_attn, &o, 1e-4, what);
+        assert_true(isfinite(floats(o.op.dst[0])[0]));
+        kt_close(&o);
+    }
+}
+
 /* Each type rounds as the CPU does, subnormal numbers and zeros included (the caches are compared
  * to the bit). */
 static void test_rounding(void **state)
@@ -361,10 +391,11 @@ static void test_wrong_positions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),     cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_extremes),   cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_cuts_agree), cmocka_unit_test(test_bucket),
-        cmocka_unit_test(test_rows_agree), cmocka_unit_test(test_wrong_positions),
+        cmocka_unit_test(test_shapes),          cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_extremes),        cmocka_unit_test(test_minus_infinity),
+        cmocka_unit_test(test_rounding),        cmocka_unit_test(test_cuts_agree),
+        cmocka_unit_test(test_bucket),          cmocka_unit_test(test_rows_agree),
+        cmocka_unit_test(test_wrong_positions),
     };
     return cmocka_run_group_tests(tests, kt_setup, kt_teardown);
 }
