@@ -110,7 +110,7 @@ struct atsi_backend {
     cudaEvent_t base;   /* fired at base_ns of the engine's clock */
     uint64_t base_ns;
     bool lost;
-    char lost_why[200];
+    char lost_why[448];
     struct atsi_backend *next; /* open ones */
 };
 

@@ -88,8 +88,8 @@ static void remember_loss(struct atsi_backend *be, cudaError_t e, const char *wh
     if (be->lost || !cuda_is_fatal(e))
         return;
     be->lost = true;
-    (void)snprintf(be->lost_why, sizeof be->lost_why, "%s: %s (%s)", what, cudaGetErrorString(e),
-                   cudaGetErrorName(e));
+    (void)snprintf(be->lost_why, sizeof be->lost_why, "%.250s: %.100s (%.80s)", what,
+                   cudaGetErrorString(e), cudaGetErrorName(e));
     be->host->log(be->host->ctx, ATSI_LOG_ERROR, CUDA_PLUGIN_NAME, "device %d (%s) is lost: %s",
                   be->dev.index, be->name, be->lost_why);
 }

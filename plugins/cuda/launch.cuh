@@ -26,8 +26,10 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+/* clang-format off */ /* it would take <<< apart */
 #define ATSI_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                \
-    ((kernel) < < < (grid), (block), (shared_bytes), (stream) >>> (__VA_ARGS__), cudaGetLastError())
+    ((kernel)<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__), cudaGetLastError())
+/* clang-format on */
 /* One declaration serves every element type: nvcc wants `extern __shared__` arrays of one name to
  * agree. */
 #define ATSI_DYNAMIC_SHARED(type, name)                                                            \
