@@ -193,6 +193,11 @@ int gpu_teardown(void **state)
 }
 
 /* ---------------------------------------------------------------- helpers */
+void gpu_fail(const char *name, uint64_t n, int error, int async)
+{
+    (gpu_control->fail)(name, n, error, async);
+}
+
 void assert_int_equal_text(int got, int want, const char *text)
 {
     if (got != want)

@@ -31,6 +31,9 @@ const struct atsi_plugin *gpu_plugin(void);
 const struct atsi_backend_ops *gpu_backend_ops(void);
 const struct atsi_transfer_ops *gpu_transfer_ops(void);
 
+/* cuda_host_control.fail(), whose name cmocka takes for a macro of its own. */
+void gpu_fail(const char *name, uint64_t n, int error, int async);
+
 /* A setting of the plugin for what is opened from now on; NULL: its default. */
 void gpu_set(const char *key, const char *value);
 /* Warnings and errors logged since the last call, and the last of them. */

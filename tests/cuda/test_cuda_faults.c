@@ -181,7 +181,7 @@ static void fail_each(float *host, int error, int async)
         int rc;
         (void)alarm(60); /* a hang is a failure */
         gpu_control->reset();
-        gpu_control->fail(NULL, n, error, async);
+        gpu_fail(NULL, n, error, async);
         rc = run_script(host, &words);
         if (!gpu_control->failed())
             break;
@@ -189,7 +189,7 @@ static void fail_each(float *host, int error, int async)
             fail_msg("call %u failing with %d: status %d without a word", n, error, rc);
         if (rc == ATSI_OK)
             finished++;
-        gpu_control->fail(NULL, 0, 0, 0);
+        gpu_fail(NULL, 0, 0, 0);
         gpu_assert_clean();
         (void)gpu_logged(NULL);
     }

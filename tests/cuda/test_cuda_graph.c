@@ -112,7 +112,7 @@ static void test_update_refused(void **state)
     sums_open(g, &s);
     run_and_check(g, &s, 5, 1);
     run_and_check(g, &s, 5, 2);
-    gpu_control->fail("cudaGraphExecUpdate", 1, UPDATE_FAILURE, 0);
+    gpu_fail("cudaGraphExecUpdate", 1, UPDATE_FAILURE, 0);
     s.add.op.n_rows = 2;
     run_and_check(g, &s, 5, 3);
     assert_true(gpu_control->failed());
@@ -133,7 +133,7 @@ static void test_capture_fails(void **state)
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         const char *text;
         run_and_check(g, &s, i + 1, 1);
-        gpu_control->fail(calls[i], 1, 2 /* cudaErrorMemoryAllocation */, 0);
+        gpu_fail(calls[i], 1, 2 /* cudaErrorMemoryAllocation */, 0);
         run_and_check(g, &s, i + 1, 2);
         assert_true(gpu_control->failed());
         assert_int_equal(gpu_logged(&text), 1);

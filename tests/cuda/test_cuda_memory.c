@@ -121,7 +121,7 @@ static void test_commit_without_vmm(void **state)
     struct gpu *g = *state;
     struct atsi_buf *buf;
     gpu_close(g);
-    gpu_control->fail("cudaGetDriverEntryPointByVersion", 1, 801 /* cudaErrorNotSupported */, 0);
+    gpu_fail("cudaGetDriverEntryPointByVersion", 1, 801 /* cudaErrorNotSupported */, 0);
     assert_int_equal(gpu_open(g), ATSI_OK);
     GPU_OK(g, g->ops->buf_reserve(g->be, 8 * MIB, &buf, &g->err));
     GPU_OK(g, g->ops->buf_commit(g->be, buf, 2 * MIB, &g->err));
@@ -182,7 +182,7 @@ static void test_register_limits(void **state)
     /* Shares the last page, and needs more behind than there may be. */
     assert_int_equal(g->ops->host_register(g->be, m + 3 * page, 12 * page, &g->err), ATSI_ENOMEM);
     assert_int_equal(pinned() - before, 4 * page);
-    gpu_control->fail("cudaHostRegister", 1, 1 /* cudaErrorInvalidValue */, 0);
+    gpu_fail("cudaHostRegister", 1, 1 /* cudaErrorInvalidValue */, 0);
     GPU_OK(g, g->ops->host_register(g->be, m + 5 * page, page, &g->err)); /* for reading alone */
     g->ops->host_unregister(g->be, m + 5 * page);
     g->ops->host_unregister(g->be, m);

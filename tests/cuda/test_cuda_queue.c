@@ -222,7 +222,7 @@ static void test_lost(void **state)
     struct gpu_add add;
     int rc;
     gpu_add_make(&add, v.a, v.b, v.y, N, 1);
-    gpu_control->fail(NULL, 1, 700 /* cudaErrorIllegalAddress */, 1);
+    gpu_fail(NULL, 1, 700 /* cudaErrorIllegalAddress */, 1);
     rc = gpu_run(g, &add.op, 0, NULL, g->done);
     if (rc == ATSI_OK)
         rc = g->ops->event_wait(g->done, 0, &g->err);
@@ -236,7 +236,7 @@ static void test_lost(void **state)
     assert_true(gpu_logged(NULL) >= 1);
     g->ops->buf_free(g->be, v.buf);
     gpu_close(g);
-    gpu_control->fail(NULL, 0, 0, 0);
+    gpu_fail(NULL, 0, 0, 0);
     assert_int_equal(gpu_open(g), ATSI_OK);
     v = vectors_open(g);
     gpu_add_make(&add, v.a, v.b, v.y, N, 1);
@@ -257,7 +257,7 @@ static void test_step(void **state)
     assert_int_equal(gpu_open(g), ATSI_OK);
     v = vectors_open(g);
     gpu_add_make(&add, v.a, v.b, v.y, N, 1);
-    gpu_control->fail(NULL, 1, 719 /* cudaErrorLaunchFailure */, 1);
+    gpu_fail(NULL, 1, 719 /* cudaErrorLaunchFailure */, 1);
     assert_int_equal(gpu_run(g, &add.op, 5, NULL, g->done), ATSI_ELOST);
     assert_non_null(strstr(g->err.msg, "add of the_sum"));
     g->ops->buf_free(g->be, v.buf);
