@@ -166,12 +166,16 @@ static int describe(struct atsi_backend *be, struct atsi_err *err)
     return ATSI_OK;
 }
 
-/* Everything that open() acquired, in reverse. */
-static void release(struct atsi_backend *be)
+/* Everything that open() acquired.  Only a reset makes the device usable again in this process
+ * after its context was lost; that takes everything on it away, so it comes last, and not while
+ * another backend (`shared`) has the device open. */
+static void release(struct atsi_backend *be, bool shared)
 {
-    cuda_clock_close(be);
-    cuda_vmm_close(be->vmm);
     cuda_host_unregister_all(be);
+    cuda_clock_close(be);
+    if (be->lost && !shared)
+        cuda_note(be, cudaDeviceReset(), "resetting the device");
+    cuda_vmm_close(be->vmm);
     free(be->ranges.at);
     free(be);
 }
@@ -202,7 +206,7 @@ int cuda_open(const struct atsi_host *host, int index, struct atsi_backend **out
     if (rc == ATSI_OK)
         rc = cuda_clock_open(be, err);
     if (rc != ATSI_OK) {
-        release(be);
+        release(be, list_remove(be));
         return rc;
     }
     list_add(be);
@@ -210,20 +214,16 @@ int cuda_open(const struct atsi_host *host, int index, struct atsi_backend **out
     return ATSI_OK;
 }
 
-/* A lost context takes all its memory with it when the device is reset: nothing else makes the
- * device usable again in this process. */
 void cuda_close(struct atsi_backend *be)
 {
-    bool shared, lost;
+    bool shared;
     if (be == NULL)
         return;
     shared = list_remove(be);
     cuda_note(be, cudaSetDevice(be->dev.index), "making the device current");
-    cuda_timing_settle(be);
-    lost = be->lost;
-    if (lost && !shared)
-        cuda_note(be, cudaDeviceReset(), "resetting the device");
-    release(be);
+    if (!be->lost)
+        cuda_timing_settle(be);
+    release(be, shared);
 }
 
 int cuda_props(const struct atsi_backend *be, struct atsi_props *out)
