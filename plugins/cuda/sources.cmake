@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+# The sources of the plugin, for this folder and for the build on an emulated device
+# (tests/cuda_host).
+set(CUDA_PLUGIN_DIR ${CMAKE_CURRENT_LIST_DIR})
+set(CUDA_PLUGIN_SOURCES_C
+  device.c entry.c error.c event.c graph.c memory.c ops.c overlap.c pinned.c queue.c ranges.c run.c
+  staging.c timing.c transfer.c vmm.c)
+set(CUDA_PLUGIN_SOURCES_CU
+  copy.cu)
+list(TRANSFORM CUDA_PLUGIN_SOURCES_C PREPEND ${CUDA_PLUGIN_DIR}/)
+list(TRANSFORM CUDA_PLUGIN_SOURCES_CU PREPEND ${CUDA_PLUGIN_DIR}/)
