@@ -271,7 +271,7 @@ static void test_cuts_agree(void **state)
                               i < 4 ? 64 : 160,
                               types[i % 3],
                               types[i % 3],
-                              i < 6 ? 530 : 17000,
+                              i != 6 ? 530 : 17000,
                               rows[i % 4],
                               i == 3 ? 150 : 0,
                               0,
