@@ -13,6 +13,13 @@
 /* The skeletons are written once and specialised by constant arguments; that only works inlined. */
 #define CPU_INLINE static inline __attribute__((always_inline))
 
+/* Loops over arrays of registers: they stay registers only when unrolled. */
+#ifdef __clang__
+#define CPU_UNROLL _Pragma("unroll")
+#else
+#define CPU_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 /* First n of 16 lanes, n <= 16. */
 CPU_INLINE __mmask16 mask_16(size_t n)
 {
@@ -23,6 +30,13 @@ CPU_INLINE __mmask16 mask_16(size_t n)
 CPU_INLINE __mmask16 mask_left(size_t n)
 {
     return n >= 16 ? (__mmask16)0xffff : mask_16(n);
+}
+
+CPU_INLINE __m512i broadcast_i32(const void *p)
+{
+    int32_t v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return _mm512_set1_epi32(v);
 }
 
 /* Sixteen floats at p, or those of the mask m. */

@@ -165,6 +165,10 @@ static void check_types(struct run *r, const struct cpu_kernels *k)
             ck_gemm(&r->ck, k->gemm[t], t);
             end(r, t);
         }
+        if (k->gemm_panel[t] != NULL && begin(r, "gemm_panel", t, (any_fn *)k->gemm_panel[t])) {
+            ck_gemm_panel(&r->ck, k->gemm_panel[t], t);
+            end(r, t);
+        }
         if (k->dequant[t] != NULL && begin(r, "dequant", t, (any_fn *)k->dequant[t])) {
             ck_dequant(&r->ck, k->dequant[t], t);
             end(r, t);
@@ -212,7 +216,7 @@ static void check_complete(struct run *r, const struct cpu_kernels *k)
 {
     for (uint32_t t = 0; t < ATSI_TYPE_COUNT; t++)
         if (atsi_type_info(t) != NULL && t != ATSI_TYPE_I32 &&
-            (k->gemm[t] == NULL || k->dequant[t] == NULL)) {
+            (k->gemm[t] == NULL || k->gemm_panel[t] == NULL || k->dequant[t] == NULL)) {
             (void)printf("FAILED %s: no kernel for %s\n", r->ck.isa, atsi_type_info(t)->name);
             r->n_bad++;
         }

@@ -90,7 +90,7 @@ static inline long long clock64()
 
 [[noreturn]] static inline void __trap()
 {
-    ch_trap(cudaErrorLaunchFailure, "__trap");
+    ch_trap(cudaErrorLaunchFailure, CUDA_HOST_MISUSE, "%s", "__trap");
 }
 
 template <class T>

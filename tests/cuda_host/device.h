@@ -31,9 +31,9 @@ struct ch_self {
 };
 
 #ifdef __cplusplus
-extern thread_local struct ch_self ch_self;
+extern thread_local __attribute__((visibility("hidden"))) struct ch_self ch_self;
 #else
-extern _Thread_local struct ch_self ch_self;
+extern _Thread_local __attribute__((visibility("hidden"))) struct ch_self ch_self;
 #endif
 
 /* Operations of the lanes of a warp.  Shuffles take the distance or the lane as `arg`. */
@@ -68,10 +68,11 @@ uint64_t ch_warp(enum ch_warp_op op, struct ch_site site, unsigned mask, uint64_
                  int width);
 int ch_block(enum ch_block_op op, struct ch_site site, int predicate);
 void ch_nanosleep(unsigned ns);
-/* Ends the grid as a device exception does: `error` is what later calls return. */
-void ch_trap(cudaError_t error, const char *fmt, ...)
+/* Ends the grid as a device exception does: `error` is what later calls return, `report` of enum
+ * cuda_host_report. */
+void ch_trap(cudaError_t error, int report, const char *fmt, ...)
 #if defined(__GNUC__)
-    __attribute__((format(printf, 2, 3), noreturn))
+    __attribute__((format(printf, 3, 4), noreturn))
 #endif
     ;
 uint64_t ch_clock_ns(void);

@@ -22,6 +22,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "tests/cuda_host/control.h"
 #include "tests/cuda_host/device.h"
 
 #undef __global__
