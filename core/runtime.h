@@ -34,8 +34,8 @@ struct atsi_model {
     bool pins_taken;              /* a session pinned them for its accelerator */
 };
 
-/* model.c: the host views of a model's tensors, shared by its sessions: made now if need be.
- * ATSI_ENOMEM.  [borrowed until the model is closed]  [one thread per model at a time] */
+/* The host views of a model's tensors, shared by its sessions: made now if need be.  ATSI_ENOMEM.
+ * [borrowed until the model is closed]  [one thread per model at a time] */
 int atsi_model_weights(struct atsi_model *m, struct atsi_weights **out, struct atsi_err *err);
 /* One session at a time may pin weights: false when another one does. */
 bool atsi_model_take_pins(struct atsi_model *m);

@@ -16,6 +16,35 @@
 
 #define LIKELY_TOKENS 64u
 
+static int open_backend(struct atsi_session *s, struct atsi_err *err)
+{
+    int rc = atsi_select_cpu(s->rt, &s->backend_name, &s->be_ops, s->chosen, sizeof s->chosen, err);
+    if (rc == ATSI_OK)
+        rc = s->be_ops->open(&s->rt->host, 0, &s->be, err);
+    if (rc == ATSI_OK) {
+        s->props.struct_size = sizeof s->props;
+        rc = s->be_ops->props(s->be, &s->props);
+    }
+    return rc == ATSI_OK ? s->be_ops->queue_open(s->be, &s->queue, err) : rc;
+}
+
+/* With an accelerator when there is one, else on the CPU alone. */
+static int open_work(struct atsi_session *s, struct atsi_err *err)
+{
+    int rc = atsi_session_tables(s, err);
+    if (rc == ATSI_OK)
+        rc = atsi_hybrid_open(s, &s->hybrid, err);
+    if (rc == ATSI_OK)
+        rc = atsi_session_check_fit(s, err);
+    if (rc == ATSI_OK && s->hybrid == NULL)
+        rc = atsi_session_build(s, err);
+    if (rc == ATSI_OK && s->hybrid == NULL)
+        return atsi_session_open_views(s, err);
+    if (rc == ATSI_OK)
+        atsi_session_reset(s);
+    return rc == ATSI_OK ? atsi_hybrid_pack(s->hybrid, err) : rc;
+}
+
 int atsi_session_open(struct atsi_model *m, const struct atsi_session_params *params,
                       struct atsi_session **out, struct atsi_err *err)
 {
@@ -35,27 +64,9 @@ int atsi_session_open(struct atsi_model *m, const struct atsi_session_params *pa
     if (rc == ATSI_OK)
         rc = atsi_session_measure(s, params != NULL ? params : &defaults, err);
     if (rc == ATSI_OK)
-        rc = atsi_select_cpu(s->rt, &s->backend_name, &s->be_ops, s->chosen, sizeof s->chosen, err);
+        rc = open_backend(s, err);
     if (rc == ATSI_OK)
-        rc = s->be_ops->open(&s->rt->host, 0, &s->be, err);
-    if (rc == ATSI_OK) {
-        s->props.struct_size = sizeof s->props;
-        rc = s->be_ops->props(s->be, &s->props);
-    }
-    if (rc == ATSI_OK)
-        rc = s->be_ops->queue_open(s->be, &s->queue, err);
-    if (rc == ATSI_OK)
-        rc = atsi_session_tables(s, err);
-    if (rc == ATSI_OK)
-        rc = atsi_hybrid_open(s, &s->hybrid, err);
-    if (rc == ATSI_OK)
-        rc = atsi_session_check_fit(s, err);
-    if (rc == ATSI_OK && s->hybrid == NULL)
-        rc = atsi_session_build(s, err);
-    if (rc == ATSI_OK && s->hybrid != NULL)
-        atsi_session_reset(s);
-    else if (rc == ATSI_OK)
-        rc = atsi_session_open_views(s, err);
+        rc = open_work(s, err);
     if (rc != ATSI_OK) {
         atsi_session_close(s);
         return rc;
@@ -236,9 +247,15 @@ static void abandon_round(struct atsi_session *s, uint32_t rows)
 int atsi_session_run_main(struct atsi_session *s, const int32_t *ids, uint32_t rows,
                           struct atsi_err *err)
 {
+    int rc;
+    if (s->weights != NULL)
+        (void)atsi_weights_begin(s->weights);
     atsi_session_set_rows(s, rows);
     fill_inputs(s, ids, rows);
-    return run_ops(s, 0, s->n_main, err);
+    rc = run_ops(s, 0, s->n_main, err);
+    if (s->weights != NULL)
+        atsi_weights_end(s->weights);
+    return rc;
 }
 
 /* Rounds of the request from `done` on that are like the next one; a last token is followed by
