@@ -11,10 +11,6 @@
 #include <string.h>
 #include <strings.h>
 
-/* Said of settings whose part of the system is not there yet, so that nobody is misled. */
-#define LATER "Accepted, used once the hybrid path is there: "
-#define PLANS "Used by plan and simulate, and once the hybrid path is there by all: "
-
 static const struct atsi_conf_key keys[] = {
     {"model.path", ATSI_CONF_TEXT, "", 0, 0, NULL,
      "Model file (GGUF), of a split model the first part; or hf:USER/REPO[:QUANT] or "
@@ -24,7 +20,7 @@ static const struct atsi_conf_key keys[] = {
     {"backend.cpu", ATSI_CONF_TEXT, "auto", 0, 0, NULL,
      "CPU plugin: auto measures those that run here and keeps the fastest; or a name."},
     {"backend.accel", ATSI_CONF_TEXT, "auto", 0, 0, NULL,
-     LATER "accelerator plugin: auto, none, or a name."},
+     "Accelerator plugin: auto takes the first that has a device; none; or a name."},
     {"cpu.threads", ATSI_CONF_INT, "0", 0, 512, NULL, "Worker threads. 0: one per usable core."},
     {"cpu.threads_batch", ATSI_CONF_INT, "0", 0, 512, NULL,
      "Worker threads for prefill. 0: as cpu.threads."},
@@ -45,7 +41,7 @@ static const struct atsi_conf_key keys[] = {
     {"kv.type_k", ATSI_CONF_CHOICE, "f16", 0, 0, "f16|f32|q8_0", "Type of cached keys."},
     {"kv.type_v", ATSI_CONF_CHOICE, "f16", 0, 0, "f16|f32|q8_0", "Type of cached values."},
     {"kv.device", ATSI_CONF_CHOICE, "auto", 0, 0, "auto|cpu|accel",
-     LATER "where the KV cache lives."},
+     "Where KV caches and recurrent states live. auto: as the placement decides."},
     {"prefill.chunk", ATSI_CONF_INT, "512", 1, 65536, NULL,
      "Tokens of a prompt computed in one round."},
     {"load.mode", ATSI_CONF_CHOICE, "mmap", 0, 0, "mmap|read|direct",
@@ -65,21 +61,26 @@ static const struct atsi_conf_key keys[] = {
     {"memory.pin", ATSI_CONF_BUDGET, "auto", 0, 0, "auto|off",
      "Host memory the accelerator reads directly. auto: half of the available, within ulimit -l."},
     {"transfer.engine", ATSI_CONF_TEXT, "auto", 0, 0, NULL,
-     LATER "transfer plugin: auto or a name."},
+     "Transfer plugin: auto takes the accelerator's own; or a name. copy_engine or copy_kernel: "
+     "the channel weights move over."},
+    {"transfer.dynamic", ATSI_CONF_BOOL, "on", 0, 0, NULL,
+     "Weights move to the accelerator during a round. off: items run where they live."},
+    {"exec.async", ATSI_CONF_BOOL, "on", 0, 0, NULL,
+     "CPU, accelerator and transfers work at the same time. off: one after the other."},
     {"policy.name", ATSI_CONF_TEXT, "policy_dp", 0, 0, NULL,
-     PLANS "policy plugin for placement and scheduling."},
+     "Policy plugin for placement and scheduling."},
     {"policy.place", ATSI_CONF_TEXT, "", 0, 0, NULL,
-     PLANS "another policy for placement. Empty: policy.name."},
+     "Another policy for placement. Empty: policy.name."},
     {"policy.schedule", ATSI_CONF_TEXT, "", 0, 0, NULL,
-     PLANS "another policy for scheduling. Empty: policy.name."},
+     "Another policy for scheduling. Empty: policy.name."},
     {"policy.fallback", ATSI_CONF_TEXT, "policy_static", 0, 0, NULL,
-     PLANS "policy used when an answer is invalid or late."},
+     "Policy used when an answer is invalid or late."},
     {"policy.mix", ATSI_CONF_TEXT, "2048:128", 0, 0, NULL,
-     LATER "prompt and generated tokens that placement is balanced for."},
+     "Prompt and generated tokens that placement is balanced for."},
     {"policy.time_limit", ATSI_CONF_INT, "5000", 1, 10000000, NULL,
-     PLANS "microseconds a policy may take for one round."},
+     "Microseconds a policy may take for one round."},
     {"policy.rule.*", ATSI_CONF_TEXT, "", 0, 0, NULL,
-     "REGEX = cpu or accel, for what plan and simulate place; rules are tried by number."},
+     "REGEX = cpu or accel, for items by name; rules are tried by number."},
     {"plugins.path", ATSI_CONF_TEXT, "", 0, 0, NULL,
      "Folders with more plugins, separated by colons. Ignored in a ./atsinfer.ini merely found."},
 };

@@ -99,6 +99,25 @@ void atsi_model_close(struct atsi_model *m)
     free(m);
 }
 
+int atsi_model_weights(struct atsi_model *m, struct atsi_weights **out, struct atsi_err *err)
+{
+    int rc = m->weights != NULL ? ATSI_OK : atsi_weights_open(m, &m->weights, err);
+    *out = m->weights;
+    return rc;
+}
+
+bool atsi_model_take_pins(struct atsi_model *m)
+{
+    bool mine = !m->pins_taken;
+    m->pins_taken = true;
+    return mine;
+}
+
+void atsi_model_give_pins(struct atsi_model *m)
+{
+    m->pins_taken = false;
+}
+
 const struct atsi_loaded_info *atsi_model_info(const struct atsi_model *m)
 {
     return m->ops->info(m->loaded);
@@ -117,11 +136,4 @@ int atsi_model_meta_find(const struct atsi_model *m, const char *key, struct ats
 int atsi_model_graph(struct atsi_model *m, const struct atsi_graph **out, struct atsi_err *err)
 {
     return m->ops->graph(m->loaded, out, err);
-}
-
-int atsi_model_weights(struct atsi_model *m, struct atsi_weights **out, struct atsi_err *err)
-{
-    int rc = m->weights != NULL ? ATSI_OK : atsi_weights_open(m, &m->weights, err);
-    *out = m->weights;
-    return rc;
 }

@@ -17,6 +17,7 @@ struct phase {
     uint32_t tokens;     /* of the rounds the plan copies activations for */
     uint64_t planned_ns; /* on the devices' clock */
     uint32_t slowdown_then[ATSI_N_CLASSES];
+    uint32_t asked_at[ATSI_N_CLASSES]; /* slowdowns when a policy was last asked */
     uint64_t observed_ns;
 };
 
@@ -295,6 +296,28 @@ static void measure(const struct atsi_rounds *r, uint32_t phase, struct atsi_rou
         out->busy_ns[2] += rec->moves[k].end_ns - rec->moves[k].start_ns;
 }
 
+/* Nothing that a policy could answer differently: the same size, slowdowns within 5 %. */
+static bool nothing_new(const struct atsi_rounds *r, const struct ask *a)
+{
+    const struct phase *ph = &r->phase[a->phase];
+    if (!r->p.lazy || !ph->planned || ph->tokens != a->tokens)
+        return false;
+    for (int k = 0; k < ATSI_N_CLASSES; k++) {
+        uint64_t was = ph->asked_at[k], now = a->now[k];
+        if ((now > was ? now - was : was - now) * 20 > was)
+            return false;
+    }
+    return true;
+}
+
+static bool keeps_plan(struct atsi_rounds *r, const struct ask *a, uint64_t *took)
+{
+    if ((r->p.frozen && r->phase[a->phase].planned) || nothing_new(r, a))
+        return true;
+    memcpy(r->phase[a->phase].asked_at, a->now, sizeof a->now);
+    return !new_schedule(r, a, took);
+}
+
 int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uint32_t ctx,
                      uint32_t tokens_left, struct atsi_round_result *out, struct atsi_err *err)
 {
@@ -309,7 +332,7 @@ int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uin
         memset(&r->recorder, 0, sizeof r->recorder);
     atsi_recorder_now(&r->recorder, a.now);
     atsi_question_slow(r->q, a.now);
-    if (!(r->p.frozen && ph->planned) && new_schedule(r, &a, &out->schedule_ns)) {
+    if (!keeps_plan(r, &a, &out->schedule_ns)) {
         start = wall_ns();
         adopt(r, &a);
         out->plan_ns = wall_ns() - start;

@@ -25,6 +25,7 @@ struct atsi_rounds_params {
     uint64_t time_limit_ns; /* of one answer, on the wall clock; 0: none */
     bool dynamic;           /* false: nothing is promoted */
     bool frozen;            /* the first schedule of a phase stays, whatever is measured */
+    bool lazy; /* policies are asked again only when a slowdown or the rounds' size has changed */
     void (*say)(void *ctx, const char *text); /* refusals; may be NULL */
     void *say_ctx;
     /* Used instead of asking policies, as they are; NULL: ask.  An illegal one is an error. */

@@ -90,11 +90,22 @@ static bool good_norm(const struct atsi_op *op)
     return stride == 0 ? in == out : stride >= n && runs_fit(out / n, stride, 0, n, in);
 }
 
+/* Or columns of a wider activation. */
+static bool is_product(const struct atsi_tensor *t, const struct atsi_op *op, uint64_t width)
+{
+    struct atsi_tensor narrow;
+    if (t == NULL || t->row_bytes % 4 != 0 || t->row_bytes / 4 >= MAX_WIDTH)
+        return false;
+    narrow = *t;
+    narrow.row_bytes = width * 4;
+    return t->row_bytes >= narrow.row_bytes && is_f32(&narrow, op, width);
+}
+
 static bool good_matmul(const struct cpu_kernels *k, const struct atsi_op *op)
 {
     const struct atsi_tensor *w = op->weight[0];
     return is_weight(k, w, false) && is_f32(op->src[0], op, w->ne[0]) &&
-           is_f32(op->dst[0], op, w->ne[1]) &&
+           is_product(op->dst[0], op, w->ne[1]) &&
            (op->weight[1] == NULL || is_vector(op->weight[1], w->ne[1]));
 }
 

@@ -97,13 +97,13 @@ void cpu_rows_times(struct cpu_worker *w, const struct atsi_tensor *weight, cons
 void cpu_op_matmul(struct cpu_worker *w, const struct atsi_op *op)
 {
     const struct atsi_tensor *weight = op->weight[0];
-    size_t first, end, out = weight->ne[1];
+    size_t first, end, out = weight->ne[1], stride = op->dst[0]->row_bytes / sizeof(float);
     float *y = op->dst[0]->data;
     cpu_share(w->w, out, CPU_ROW_STEP, &first, &end);
     cpu_rows_times(w, weight, weight->data, (op->flags & ATSI_OP_EXACT) != 0, first, end, &w->act,
-                   y + first, out);
+                   y + first, stride);
     if (op->weight[1] != NULL && first < end)
         for (uint32_t t = 0; t < op->n_rows; t++)
-            w->kernels->add(y + t * out + first, (const float *)op->weight[1]->data + first,
-                            y + t * out + first, end - first);
+            w->kernels->add(y + t * stride + first, (const float *)op->weight[1]->data + first,
+                            y + t * stride + first, end - first);
 }

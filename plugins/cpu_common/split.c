@@ -30,10 +30,11 @@ struct planner {
     size_t act_scratch;
 };
 
+/* From the first to the last element: of columns of a wider activation, what lies between too. */
 static struct span span_of(const struct atsi_tensor *t, uint32_t rows, bool written)
 {
     uintptr_t from = (uintptr_t)t->data;
-    return (struct span){from, from + (size_t)rows * t->ne[0] * 4, written};
+    return (struct span){from, from + (size_t)(rows - 1) * t->row_bytes + t->ne[0] * 4, written};
 }
 
 /* Keys or values of an attention, which it writes and reads. */
