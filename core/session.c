@@ -7,6 +7,8 @@
 #include "core/session.h"
 
 #include "core/hybrid/hybrid.h"
+#include "core/hybrid/live.h"
+#include "core/hybrid/weights.h"
 #include "core/select.h"
 
 #include <stdlib.h>
@@ -27,7 +29,9 @@ int atsi_session_open(struct atsi_model *m, const struct atsi_session_params *pa
     s->rt = m->rt;
     s->model = m;
     s->times.struct_size = sizeof s->times;
-    rc = atsi_model_graph(m, &s->g, err);
+    rc = atsi_live_open(&s->live, err);
+    if (rc == ATSI_OK)
+        rc = atsi_model_graph(m, &s->g, err);
     if (rc == ATSI_OK)
         rc = atsi_session_measure(s, params != NULL ? params : &defaults, err);
     if (rc == ATSI_OK)
@@ -50,6 +54,8 @@ int atsi_session_open(struct atsi_model *m, const struct atsi_session_params *pa
         rc = atsi_session_build(s, err);
     if (rc == ATSI_OK && s->hybrid != NULL)
         atsi_session_reset(s);
+    else if (rc == ATSI_OK)
+        rc = atsi_session_open_views(s, err);
     if (rc != ATSI_OK) {
         atsi_session_close(s);
         return rc;
@@ -66,13 +72,20 @@ void atsi_session_close(struct atsi_session *s)
 {
     if (s == NULL)
         return;
+    atsi_session_close_views(s);
     atsi_hybrid_close(s->hybrid);
     atsi_session_unbuild(s);
     if (s->be_ops != NULL) {
         s->be_ops->queue_close(s->queue);
         s->be_ops->close(s->be);
     }
+    atsi_live_close(s->live);
     free(s);
+}
+
+int atsi_session_set_budget(struct atsi_session *s, const char *vram, struct atsi_err *err)
+{
+    return atsi_live_set(s->live, vram, err);
 }
 
 /* Callers built with an older header have a smaller struct; the first one had 88 bytes. */
@@ -152,6 +165,8 @@ static int run_round(struct atsi_session *s, const struct atsi_eval *req, uint32
                      struct atsi_err *err)
 {
     int rc;
+    if (s->weights != NULL) /* what was packed since is used from now on */
+        (void)atsi_weights_begin(s->weights);
     atsi_session_set_rows(s, rows);
     if (req->want_all == 0 && last) { /* one split for everything: the usual decode step */
         atsi_session_set_output(s, rows - 1, 1);
@@ -163,6 +178,8 @@ static int run_round(struct atsi_session *s, const struct atsi_eval *req, uint32
         if (rc == ATSI_OK && req->want_all != 0)
             rc = output_all(s, req, rows, err);
     }
+    if (s->weights != NULL)
+        atsi_weights_end(s->weights);
     s->have_logits = rc == ATSI_OK && (last || req->want_all != 0);
     return rc;
 }

@@ -38,6 +38,8 @@ static int rebuild(struct atsi_session *s, float *logits, struct atsi_err *err)
     bool have_logits = s->have_logits;
     int rc = atsi_session_build(s, err); /* resets the past */
     if (rc == ATSI_OK)
+        rc = atsi_session_open_views(s, err);
+    if (rc == ATSI_OK)
         rc = compute_past(s, n_past, err);
     if (rc != ATSI_OK) {
         s->n_past = 0;

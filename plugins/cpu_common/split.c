@@ -139,7 +139,9 @@ static void plan_op(struct planner *p, const struct atsi_op *op, struct cpu_step
     *s = (struct cpu_step){.barrier = op_conflicts(p, op)};
     if (op->kind == ATSI_OP_MATMUL || op->kind == ATSI_OP_MATMUL_ID)
         plan_act(p, op, s);
-    if (op->kind == ATSI_OP_MATMUL)
+    if (op->kind == ATSI_OP_EMBED)
+        need(&p->scratch, cpu_embed_scratch(op));
+    else if (op->kind == ATSI_OP_MATMUL)
         need(&p->scratch, cpu_matmul_scratch(op));
     else if (op->kind == ATSI_OP_MATMUL_ID)
         need(&p->scratch, cpu_experts_scratch(op, n_threads));
