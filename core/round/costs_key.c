@@ -237,9 +237,11 @@ int atsi_costs_obtain(const struct atsi_measure_request *r, bool force, struct a
 {
     struct atsi_costs *key = atsi_costs_new();
     char path[PATH_MAX], text[700] = "asked for";
-    int rc = key != NULL ? atsi_costs_key_make(r, key, err)
-                         : atsi_fail(err, ATSI_ENOMEM, "out of memory for a table of costs");
+    int rc;
     *out = NULL;
+    if (key == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory for a table of costs");
+    rc = atsi_costs_key_make(r, key, err);
     if (rc == ATSI_OK && !force) {
         key->chunk = r->chunk;
         if (path_of(key, false, path, sizeof path, NULL) == ATSI_OK)

@@ -231,7 +231,9 @@ static int each_point(struct measure *m, struct measure_device *d, uint32_t node
 static int walk_graph(struct measure *m, struct measure_device *d, struct measure_op *o)
 {
     struct measure_op *trial = malloc(sizeof *trial);
-    int rc = trial != NULL ? ATSI_OK : atsi_fail(m->err, ATSI_ENOMEM, "out of memory measuring");
+    int rc = ATSI_OK;
+    if (trial == NULL)
+        return atsi_fail(m->err, ATSI_ENOMEM, "out of memory measuring");
     for (uint32_t i = 0; i < m->g->n_nodes && rc == ATSI_OK; i++)
         for (uint32_t layout = 0; layout < 2 && rc == ATSI_OK; layout++) {
             struct atsi_cost_shape s;
@@ -272,8 +274,10 @@ static void drop_empty(struct atsi_costs *c)
 static int measure_all(struct measure *m)
 {
     struct measure_op *o = malloc(sizeof *o);
-    int rc =
-        o != NULL ? measure_open(m) : atsi_fail(m->err, ATSI_ENOMEM, "out of memory measuring");
+    int rc;
+    if (o == NULL)
+        return atsi_fail(m->err, ATSI_ENOMEM, "out of memory measuring");
+    rc = measure_open(m);
     for (uint32_t v = 0; v < m->n_devices && rc == ATSI_OK; v++)
         rc = walk_graph(m, &m->dev[v], NULL);
     if (rc == ATSI_OK) {

@@ -56,8 +56,10 @@ static int take_kept(struct making *m, struct atsi_err *err)
 {
     struct atsi_profile *out = m->out;
     struct atsi_costs *key = atsi_costs_new();
-    int rc = key != NULL ? atsi_costs_key_make(&m->r, key, err)
-                         : atsi_fail(err, ATSI_ENOMEM, "out of memory for a table of costs");
+    int rc;
+    if (key == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory for a table of costs");
+    rc = atsi_costs_key_make(&m->r, key, err);
     if (rc == ATSI_OK)
         rc = atsi_costs_path(&m->r, false, out->path, sizeof out->path, err);
     if (rc == ATSI_OK)
@@ -114,10 +116,10 @@ int atsi_profile_open(struct atsi_runtime *rt, const struct atsi_profile_params 
     struct making m = {.p = p, .out = calloc(1, sizeof *m.out)};
     int rc;
     *out = NULL;
+    if (m.out == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory for a profile");
     if (p->struct_size < sizeof *p || p->model == NULL || p->mode > ATSI_PROFILE_KEPT)
         rc = atsi_fail(err, ATSI_EINVAL, "a profile needs a model and one of three modes");
-    else if (m.out == NULL)
-        rc = atsi_fail(err, ATSI_ENOMEM, "out of memory for a profile");
     else
         rc = prepare(&m, rt, err);
     if (rc == ATSI_OK)

@@ -180,10 +180,10 @@ int atsi_question_measured(struct atsi_items *it, const struct atsi_costs *c,
         .routing_ns = atsi_costs_copy_ns(c, ATSI_COPY_TO_HOST, 64),
         .result_ns = atsi_costs_copy_ns(c, ATSI_COPY_TO_HOST, p->n_vocab * sizeof(float)),
         .gap_ns = k.more->gap_ns};
-    int rc = k.q != NULL
-                 ? ATSI_OK
-                 : atsi_fail(err, ATSI_ENOMEM, "out of memory for the costs of %u items", it->n);
+    int rc = ATSI_OK;
     *out = NULL;
+    if (k.q == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory for the costs of %u items", it->n);
     if (!k.accel) /* nothing can live or move there */
         all.vram_bytes = all.temp_bytes = 0;
     for (uint32_t f = 0; f < 2; f++)
