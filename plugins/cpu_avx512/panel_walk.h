@@ -30,7 +30,7 @@ struct few_act {
 
 CPU_INLINE struct few_act few_act_at(const struct cpu_act *x, uint32_t t, const int n)
 {
-    struct few_act a;
+    struct few_act a = {{NULL}, {NULL}, {NULL}};
     CPU_UNROLL
     for (int i = 0; i < n; i++) {
         a.q[i] = x->q + (t + (uint32_t)i) * x->q_stride;
