@@ -61,7 +61,9 @@ static void make_ready(struct ch_worker *w, uint32_t warp, unsigned lanes)
 static void run_thread(struct ch_worker *w, struct ch_fiber *from, uint32_t thread)
 {
     struct ch_thread *t = &w->threads[thread];
-    if (!t->fiber) {
+    if (!t->fiber && w->races) { /* each thread its own, lest one comes after the other */
+        t->fiber = w->fibers[thread];
+    } else if (!t->fiber) {
         t->fiber = w->free;
         w->free = t->fiber->next_free;
     }
@@ -102,20 +104,22 @@ static void thread_main(struct ch_fiber *f)
     struct ch_worker *w = f->user;
     for (;;) {
         if (w->races)
-            ch_tsan_acquire(&w->block_sync);
+            ch_tsan_acquire(&w->start_sync);
         w->kernel->call(w->kernel->args);
         if (w->races)
-            ch_tsan_release(&w->block_sync);
+            ch_tsan_release(&w->end_sync);
         w->warps[w->current / CH_WARP].alive &= ~(1u << w->current % CH_WARP);
         w->n_alive--;
         int next = pick(w);
-        if (next >= 0 && !w->threads[next].fiber) { /* no need to leave this stack */
+        if (next >= 0 && !w->threads[next].fiber && !w->races) { /* no need to leave this stack */
             w->threads[next].fiber = f;
             become(w, (uint32_t)next);
             continue;
         }
-        f->next_free = w->free;
-        w->free = f;
+        if (!w->races) {
+            f->next_free = w->free;
+            w->free = f;
+        }
         if (next >= 0)
             run_thread(w, f, (uint32_t)next);
         else
@@ -507,7 +511,7 @@ static void start_block(struct ch_worker *w, const struct ch_kernel *k, uint3 bl
     poison_shared(w, k);
 }
 
-/* Fibers for a block of n threads. */
+/* Fibers for a block of n threads; between blocks all of them are free. */
 static int need_fibers(struct ch_worker *w, uint32_t n)
 {
     while (w->n_fibers < n) {
@@ -544,7 +548,7 @@ cudaError_t ch_block_run(struct ch_worker *w, const struct ch_kernel *k, uint3 b
     if (need_fibers(w, w->n_threads))
         return cudaErrorMemoryAllocation;
     if (w->races)
-        ch_tsan_release(&w->block_sync);
+        ch_tsan_release(&w->start_sync);
     for (;;) {
         int next = pick(w);
         if (next >= 0)
@@ -557,7 +561,7 @@ cudaError_t ch_block_run(struct ch_worker *w, const struct ch_kernel *k, uint3 b
             break;
     }
     if (w->races)
-        ch_tsan_acquire(&w->block_sync);
+        ch_tsan_acquire(&w->end_sync);
     w->kernel = NULL;
     if (w->error)
         abandon(w);

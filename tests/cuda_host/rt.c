@@ -66,14 +66,14 @@ static pthread_mutex_t report_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void ch_lock(void)
 {
-    ch_tsan_hide_sync(1);
+    ch_tsan_hide(1);
     pthread_mutex_lock(&ch_rt.lock);
 }
 
 void ch_unlock(void)
 {
     pthread_mutex_unlock(&ch_rt.lock);
-    ch_tsan_hide_sync(0);
+    ch_tsan_hide(0);
 }
 
 void ch_wait_on(pthread_cond_t *cond)
@@ -124,7 +124,7 @@ uint64_t ch_random(uint64_t *state)
 void ch_report(enum cuda_host_report kind, const char *fmt, ...)
 {
     va_list ap;
-    ch_tsan_hide_sync(1);
+    ch_tsan_hide(1);
     pthread_mutex_lock(&report_lock);
     n_reports[kind]++;
     va_start(ap, fmt);
@@ -133,7 +133,7 @@ void ch_report(enum cuda_host_report kind, const char *fmt, ...)
     if (!ch_rt.setting[CH_QUIET])
         fprintf(stderr, "cuda_host: %s\n", last_report);
     pthread_mutex_unlock(&report_lock);
-    ch_tsan_hide_sync(0);
+    ch_tsan_hide(0);
 }
 
 static uint64_t control_reports(enum cuda_host_report kind)

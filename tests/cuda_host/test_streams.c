@@ -5,7 +5,6 @@
  */
 #include "tests/cuda_host/trial.h"
 
-#include <math.h>
 #include <sched.h>
 #include <string.h>
 
@@ -93,6 +92,8 @@ static void test_missing_wait(void **state)
     struct trial *t = *state;
     struct gear g;
     int wrong = 0;
+    if (trial_tsan)
+        skip(); /* it would be told of every round */
     gear_make(&g);
     assert_int_equal(t->control->set("DELAY", "2000"), 0);
     assert_int_equal(t->control->set("CHECK_READS", "0"), 0);
@@ -141,9 +142,9 @@ static void test_slot_reuse(void **state)
     for (int round = 0; round < 3; round++)
         assert_int_equal(slot_round(t, &g, 1), 0);
     int wrong = 0;
-    for (int round = 0; !wrong && round < TRIES; round++)
+    for (int round = 0; !trial_tsan && !wrong && round < TRIES; round++)
         wrong = slot_round(t, &g, 0);
-    assert_true(wrong > 0);
+    assert_true(trial_tsan || wrong > 0);
     gear_drop(&g);
 }
 
@@ -209,8 +210,8 @@ static void test_elapsed(void **state)
     gear_drop(&g);
 }
 
-/* The time between the ends of two copies that are queued together, one in each stream. */
-static float gap_between(struct trial *t, const struct gear *g, int opposite)
+/* The time that two copies take that are queued together, one in each stream. */
+static float time_of_two(struct trial *t, const struct gear *g, int opposite)
 {
     cudaEvent_t start, end[2];
     float ms[2];
@@ -230,7 +231,7 @@ static float gap_between(struct trial *t, const struct gear *g, int opposite)
         OK(cudaEventDestroy(end[i]));
     }
     OK(cudaEventDestroy(start));
-    return fabsf(ms[1] - ms[0]);
+    return ms[0] > ms[1] ? ms[0] : ms[1];
 }
 
 /* One engine per direction: copies of two streams take turns, those of two directions do not. */
@@ -244,14 +245,14 @@ static void test_copy_engines(void **state)
     /* 16 KiB at 400 KiB/s take 40 ms. */
     assert_int_equal(t->control->set("H2D", "400k"), 0);
     assert_int_equal(t->control->set("D2H", "400k"), 0);
-    assert_true(gap_between(t, &g, 0) >= 39.0f);
+    assert_true(time_of_two(t, &g, 0) >= 79.0f);
     t->control->stats(&s);
     assert_int_equal(s.copies[0], 2);
     assert_int_equal(s.copies[1], 0);
     assert_true(s.busy_ns[0] >= 2 * 39000000ull);
     assert_int_equal(s.copied_bytes[0], 2 * N * sizeof(float));
     int tries = 0;
-    while (gap_between(t, &g, 1) >= 39.0f)
+    while (time_of_two(t, &g, 1) >= 79.0f)
         assert_true(tries++ < TRIES);
     gear_drop(&g);
 }

@@ -94,6 +94,16 @@ static void small_stack(void)
     cudaStreamSynchronize(stream);
 }
 
+static void divide_by_zero(void)
+{
+    int32_t *out;
+    cudaMalloc((void **)&out, 4);
+    trial_divide_by(out, 0, stream);
+    cudaStreamSynchronize(stream);
+    cudaGetLastError();
+    cudaDeviceReset();
+}
+
 static void host_touches_guard(void)
 {
     cudaMalloc((void **)&device, 256);
@@ -185,6 +195,7 @@ int main(int argc, char **argv)
         {"write_past_end", write_past_end},
         {"write_before", write_before},
         {"small_stack", small_stack},
+        {"divide_by_zero", divide_by_zero},
         {"host_touches_guard", host_touches_guard},
         {"block_race", block_race},
         {"block_no_race", block_no_race},
