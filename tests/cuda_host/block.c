@@ -342,7 +342,8 @@ int ch_block(enum ch_block_op op, struct ch_site site, int predicate)
         w->barrier_op = op;
         w->barrier_site = site;
     } else if (op != w->barrier_op || site.line != w->barrier_site.line ||
-               strcmp(site.file, w->barrier_site.file) != 0) {
+               (site.file != w->barrier_site.file &&
+                strcmp(site.file, w->barrier_site.file) != 0)) {
         ch_trap(cudaErrorLaunchFailure, CUDA_HOST_DIVERGENT,
                 "divergent: waits in %s (%s:%d), others of its block in %s (%s:%d)", site.what,
                 site.file, site.line, w->barrier_site.what, w->barrier_site.file,

@@ -222,7 +222,8 @@ static float time_of_two(struct trial *t, const struct gear *g, int opposite)
         if (i && opposite)
             copy_out(g, t->b);
         else
-            copy_in(g, i ? t->b : t->a);
+            OK(cudaMemcpyAsync(i ? g->d_out : g->d_in, g->in, N * sizeof(float),
+                               cudaMemcpyHostToDevice, i ? t->b : t->a));
         OK(cudaEventRecord(end[i], i ? t->b : t->a));
     }
     OK(cudaDeviceSynchronize());
@@ -271,7 +272,7 @@ static void test_engine_fifo(void **state)
     assert_int_equal(t->control->set("H2D", "1m"), 0);
     /* b's copy is queued first and becomes ready last. */
     OK(cudaLaunchHostFunc(t->b, wait_at_gate, &gate));
-    OK(cudaMemcpyAsync(g.d_in, g.in, 64, cudaMemcpyHostToDevice, t->b));
+    OK(cudaMemcpyAsync(g.d_out, g.in, 64, cudaMemcpyHostToDevice, t->b));
     OK(cudaEventRecord(end[1], t->b));
     OK(cudaMemcpyAsync(g.d_in, g.in, 64, cudaMemcpyHostToDevice, t->a));
     OK(cudaEventRecord(end[0], t->a));
