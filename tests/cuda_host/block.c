@@ -132,8 +132,8 @@ static void thread_main(struct ch_fiber *f)
 void ch_describe_thread(const struct ch_worker *w, uint32_t thread, char *text, size_t size)
 {
     uint3 t = w->index[thread], b = ch_self.block_idx;
-    snprintf(text, size, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u)", w->kernel->name, b.x,
-             b.y, b.z, t.x, t.y, t.z);
+    (void)snprintf(text, size, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u)", w->kernel->name,
+                   b.x, b.y, b.z, t.x, t.y, t.z);
 }
 
 void ch_block_fault(void)
@@ -149,10 +149,10 @@ void ch_trap(cudaError_t error, int report, const char *fmt, ...)
     char who[200], what[200];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(what, sizeof what, fmt, ap);
+    (void)vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
     ch_describe_thread(w, w->current, who, sizeof who);
-    snprintf(w->what, sizeof w->what, "%s: %s", who, what);
+    (void)snprintf(w->what, sizeof w->what, "%s: %s", who, what);
     w->error = error;
     w->report = report;
     ch_block_fault();
@@ -422,14 +422,14 @@ static void where(const struct ch_worker *w, uint32_t thread, char *text, size_t
     const struct ch_thread *t = &w->threads[thread];
     unsigned bit = 1u << thread % CH_WARP;
     if (thread >= w->n_threads)
-        snprintf(text, size, "is not in the block (%u threads)", w->n_threads);
+        (void)snprintf(text, size, "is not in the block (%u threads)", w->n_threads);
     else if (s->in_op & bit)
-        snprintf(text, size, "waits in %s under mask 0x%08x (%s:%d)", t->site.what, t->mask,
-                 t->site.file, t->site.line);
+        (void)snprintf(text, size, "waits in %s under mask 0x%08x (%s:%d)", t->site.what, t->mask,
+                       t->site.file, t->site.line);
     else if (s->at_barrier & bit)
-        snprintf(text, size, "waits in %s (%s:%d)", t->site.what, t->site.file, t->site.line);
+        (void)snprintf(text, size, "waits in %s (%s:%d)", t->site.what, t->site.file, t->site.line);
     else
-        snprintf(text, size, "has left the kernel");
+        (void)snprintf(text, size, "has left the kernel");
 }
 
 /* Nothing can run and the block has not ended: says who waits for whom. */
@@ -446,8 +446,8 @@ static void divergent(struct ch_worker *w)
     ch_describe_thread(w, waiting, who, sizeof who);
     where(w, waiting, first, sizeof first);
     where(w, other, second, sizeof second);
-    snprintf(w->what, sizeof w->what, "%s: divergent: %s, while thread %u of the block %s", who,
-             first, other, second);
+    (void)snprintf(w->what, sizeof w->what, "%s: divergent: %s, while thread %u of the block %s",
+                   who, first, other, second);
     w->error = cudaErrorLaunchFailure;
     w->report = CUDA_HOST_DIVERGENT;
 }

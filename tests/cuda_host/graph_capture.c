@@ -247,7 +247,8 @@ void ch_capture_leave(cudaStream_t stream)
     struct ch_capture *c = stream->capture;
     if (!c)
         return;
-    ch_report(CUDA_HOST_MISUSE, "a stream is destroyed while it is captured");
+    if (!ch_rt.lost) /* then nothing could end the capture */
+        ch_report(CUDA_HOST_MISUSE, "a stream is destroyed while it is captured");
     ch_graph_free(c->graph);
     c->graph = NULL;
     leave_all(c);
