@@ -384,13 +384,12 @@ static const struct atsi_tensor *output(const struct probe *p, int i)
 static int run_probe(struct kernels_backend *b, const struct probe *p, struct atsi_err *err)
 {
     const struct atsi_op *op = &p->op;
-    struct atsi_split split = {.struct_size = sizeof split, .n_ops = 1, .ops = &op};
     for (int i = 0; i < 2; i++)
         if (op->dst[i] != NULL) /* NaN: what is not written shows */
             memset(op->dst[i]->data, 0xff, bytes_of(op->dst[i]));
     if (op->state != NULL)
         memcpy(op->state->data, p->state_start, bytes_of(op->state));
-    return b->ops->run(b->queue, &split, err);
+    return kernels_run(b, op, err);
 }
 
 /* The op on both backends. */

@@ -68,7 +68,7 @@ int atsi_session_open_views(struct atsi_session *s, struct atsi_err *err)
     if (rc != ATSI_OK)
         return rc;
     look_at_views(s);
-    return off ? ATSI_OK : pack_own(s, err);
+    return off || s->packer != NULL ? ATSI_OK : pack_own(s, err);
 }
 
 int atsi_session_settle(struct atsi_session *s, const volatile int *cancel, struct atsi_err *err)

@@ -32,23 +32,6 @@ static void store4(uint8_t *p, uint32_t v)
     memcpy(p, &v, sizeof v);
 }
 
-/* Dwords t = 0..3 of v to body dwords at, at + 3, at + 6, at + 9: chunk z of the four triples. */
-static void scatter3(uint8_t *body, bytes16 v)
-{
-    uint8_t b[16];
-    store16(b, v);
-    for (uint32_t t = 0; t < 4; t++)
-        memcpy(body + 12 * t, b + 4 * t, 4);
-}
-
-static bytes16 gather3(const uint8_t *body)
-{
-    uint8_t b[16];
-    for (uint32_t t = 0; t < 4; t++)
-        memcpy(b + 4 * t, body + 12 * t, 4);
-    return load16(b);
-}
-
 /* ---------------------------------------------------------------- blocks of 32 */
 /* Bit 4 c + x of the file's word is bit c of byte x here. */
 static uint32_t cut_fifth(uint32_t word)
@@ -171,9 +154,9 @@ static void cut_q3_k(const uint8_t *b, uint8_t *head, uint8_t *body)
             bytes16 low = load16(qs + 32 * u + 16 * (i & 1)), high = load16(hmask + 16 * (i & 1));
             v[i] = (low >> (uint8_t)(i & 6) & 3) | (high >> (uint8_t)(4 * u + i / 2) & 1) << 2;
         }
-        scatter3(to, v[0] | v[1] << 3 | v[6] >> 1 << 6);
-        scatter3(to + 4, v[2] | v[3] << 3 | (v[6] & 1) << 6 | v[7] << 7);
-        scatter3(to + 8, v[4] | v[5] << 3 | v[7] >> 1 << 6);
+        store16(to, v[0] | v[1] << 3 | v[6] >> 1 << 6);
+        store16(to + 16, v[2] | v[3] << 3 | (v[6] & 1) << 6 | v[7] << 7);
+        store16(to + 32, v[4] | v[5] << 3 | v[7] >> 1 << 6);
     }
 }
 
@@ -182,7 +165,7 @@ static void join_q3_k(const uint8_t *head, const uint8_t *body, uint8_t *b)
     bytes16 low[2][2], high[2] = {{0}, {0}};
     for (uint32_t u = 0; u < 2; u++) {
         const uint8_t *from = body + 12 + 48 * u;
-        bytes16 z[3] = {gather3(from), gather3(from + 4), gather3(from + 8)}, v[8];
+        bytes16 z[3] = {load16(from), load16(from + 16), load16(from + 32)}, v[8];
         low[u][0] = low[u][1] = (bytes16){0};
         for (uint32_t i = 0; i < 6; i++)
             v[i] = z[i / 2] >> (uint8_t)(3 * (i & 1)) & 7;
@@ -266,7 +249,7 @@ static void cut_q6_k(const uint8_t *b, uint8_t *head, uint8_t *body)
             v[i] = low | (high >> (uint8_t)(4 * (u & 1) + (i & 2)) & 3) << 4;
         }
         for (uint32_t z = 0; z < 3; z++)
-            scatter3(body + 16 + 48 * u + 4 * z, v[z] | v[3] >> (uint8_t)(4 - 2 * z) << 6);
+            store16(body + 16 + 48 * u + 16 * z, v[z] | v[3] >> (uint8_t)(4 - 2 * z) << 6);
     }
 }
 
@@ -278,7 +261,7 @@ static void join_q6_k(const uint8_t *head, const uint8_t *body, uint8_t *b)
             low[i] = (bytes16){0};
         for (uint32_t s = 0; s < 2; s++) {
             const uint8_t *from = body + 16 + 48 * (2 * h + s);
-            bytes16 v[4] = {gather3(from), gather3(from + 4), gather3(from + 8)};
+            bytes16 v[4] = {load16(from), load16(from + 16), load16(from + 32)};
             v[3] = v[0] >> 6 << 4 | v[1] >> 6 << 2 | v[2] >> 6;
             for (uint32_t i = 0; i < 4; i++) {
                 low[i] |= (v[i] & 15) << (uint8_t)(4 * s);
@@ -309,13 +292,19 @@ static void join_iq4_xs(const uint8_t *head, const uint8_t *body, uint8_t *b)
 const struct panel_cutter *panel_cutter(uint32_t type)
 {
     static const struct panel_cutter table[ATSI_TYPE_COUNT] = {
-        [ATSI_TYPE_Q4_0] = {cut_q4_0, join_q4_0},       [ATSI_TYPE_Q4_1] = {cut_q4_1, join_q4_1},
-        [ATSI_TYPE_Q5_0] = {cut_q5_0, join_q5_0},       [ATSI_TYPE_Q5_1] = {cut_q5_1, join_q5_1},
-        [ATSI_TYPE_Q8_0] = {cut_q8_0, join_q8_0},       [ATSI_TYPE_IQ4_NL] = {cut_q4_0, join_q4_0},
-        [ATSI_TYPE_MXFP4] = {cut_mxfp4, join_mxfp4},    [ATSI_TYPE_Q2_K] = {cut_q2_k, join_q2_k},
-        [ATSI_TYPE_Q3_K] = {cut_q3_k, join_q3_k},       [ATSI_TYPE_Q4_K] = {cut_q4_k, join_q4_k},
-        [ATSI_TYPE_Q5_K] = {cut_q5_k, join_q5_k},       [ATSI_TYPE_Q6_K] = {cut_q6_k, join_q6_k},
-        [ATSI_TYPE_IQ4_XS] = {cut_iq4_xs, join_iq4_xs},
+        [ATSI_TYPE_Q4_0] = {cut_q4_0, join_q4_0, 4},
+        [ATSI_TYPE_Q4_1] = {cut_q4_1, join_q4_1, 4},
+        [ATSI_TYPE_Q5_0] = {cut_q5_0, join_q5_0, 5},
+        [ATSI_TYPE_Q5_1] = {cut_q5_1, join_q5_1, 5},
+        [ATSI_TYPE_Q8_0] = {cut_q8_0, join_q8_0, 8},
+        [ATSI_TYPE_IQ4_NL] = {cut_q4_0, join_q4_0, 4},
+        [ATSI_TYPE_MXFP4] = {cut_mxfp4, join_mxfp4, 4},
+        [ATSI_TYPE_Q2_K] = {cut_q2_k, join_q2_k, 20},
+        [ATSI_TYPE_Q3_K] = {cut_q3_k, join_q3_k, 3},
+        [ATSI_TYPE_Q4_K] = {cut_q4_k, join_q4_k, 35},
+        [ATSI_TYPE_Q5_K] = {cut_q5_k, join_q5_k, 43},
+        [ATSI_TYPE_Q6_K] = {cut_q6_k, join_q6_k, 4},
+        [ATSI_TYPE_IQ4_XS] = {cut_iq4_xs, join_iq4_xs, 33},
     };
     return &table[type];
 }

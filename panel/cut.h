@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One block of one row as panels hold it: its head (what scales it) and its body, the dwords that
- * go to the row's place in the block's chunks, one after the other.
+ * go to the row's place in the block's chunks.  The first `plain` dwords go to one chunk after the
+ * other; behind them, where codes are cut in triples of chunks, follow runs of four dwords: run
+ * 3 u + z goes to chunks z, z + 3, z + 6 and z + 9 of the u-th twelve.
  */
 #ifndef ATSI_PANEL_CUT_H
 #define ATSI_PANEL_CUT_H
@@ -18,6 +20,7 @@ typedef void panel_join_fn(const uint8_t *head, const uint8_t *body, uint8_t *bl
 struct panel_cutter {
     panel_cut_fn *cut;
     panel_join_fn *join;
+    uint32_t plain;
 };
 const struct panel_cutter *panel_cutter(uint32_t type);
 

@@ -17,18 +17,6 @@ struct cut16 {
     uint8_t body[ATSI_PANEL_ROWS][PANEL_MAX_BODY];
 };
 
-static void load4x4(const uint8_t *from, size_t stride, dwords4 v[4])
-{
-    for (size_t i = 0; i < 4; i++)
-        memcpy(&v[i], from + i * stride, sizeof v[i]);
-}
-
-static void store4x4(const dwords4 v[4], uint8_t *to, size_t stride)
-{
-    for (size_t i = 0; i < 4; i++)
-        memcpy(to + i * stride, &v[i], sizeof v[i]);
-}
-
 static void transpose4x4(dwords4 v[4])
 {
     dwords4 a = __builtin_shufflevector(v[0], v[1], 0, 4, 1, 5);
@@ -41,17 +29,37 @@ static void transpose4x4(dwords4 v[4])
     v[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
 }
 
+/* Four dwords of each of sixteen rows to four chunks, `step` chunks apart. */
+static void interleave4(const uint8_t *rows, size_t row_bytes, size_t step, uint8_t *chunks)
+{
+    for (size_t r = 0; r < ATSI_PANEL_ROWS; r += 4) {
+        dwords4 v[4];
+        for (size_t i = 0; i < 4; i++)
+            memcpy(&v[i], rows + (r + i) * row_bytes, sizeof v[i]);
+        transpose4x4(v);
+        for (size_t i = 0; i < 4; i++)
+            memcpy(chunks + i * step * ATSI_PANEL_CHUNK + 4 * r, &v[i], sizeof v[i]);
+    }
+}
+
+static void deinterleave4(const uint8_t *chunks, size_t step, uint8_t *rows, size_t row_bytes)
+{
+    for (size_t r = 0; r < ATSI_PANEL_ROWS; r += 4) {
+        dwords4 v[4];
+        for (size_t i = 0; i < 4; i++)
+            memcpy(&v[i], chunks + i * step * ATSI_PANEL_CHUNK + 4 * r, sizeof v[i]);
+        transpose4x4(v);
+        for (size_t i = 0; i < 4; i++)
+            memcpy(rows + (r + i) * row_bytes, &v[i], sizeof v[i]);
+    }
+}
+
 /* n dwords of each of sixteen rows to n chunks. */
 static void interleave(const uint8_t *rows, size_t row_bytes, uint64_t n, uint8_t *chunks)
 {
     uint64_t c = 0;
     for (; c + 4 <= n; c += 4)
-        for (size_t r = 0; r < ATSI_PANEL_ROWS; r += 4) {
-            dwords4 v[4];
-            load4x4(rows + r * row_bytes + 4 * c, row_bytes, v);
-            transpose4x4(v);
-            store4x4(v, chunks + ATSI_PANEL_CHUNK * c + 4 * r, ATSI_PANEL_CHUNK);
-        }
+        interleave4(rows + 4 * c, row_bytes, 1, chunks + ATSI_PANEL_CHUNK * c);
     for (; c < n; c++)
         for (size_t r = 0; r < ATSI_PANEL_ROWS; r++)
             memcpy(chunks + ATSI_PANEL_CHUNK * c + 4 * r, rows + r * row_bytes + 4 * c, 4);
@@ -63,15 +71,16 @@ __attribute__((noinline)) static void deinterleave(const uint8_t *chunks, uint64
 {
     uint64_t c = 0;
     for (; c + 4 <= n; c += 4)
-        for (size_t r = 0; r < ATSI_PANEL_ROWS; r += 4) {
-            dwords4 v[4];
-            load4x4(chunks + ATSI_PANEL_CHUNK * c + 4 * r, ATSI_PANEL_CHUNK, v);
-            transpose4x4(v);
-            store4x4(v, rows + r * row_bytes + 4 * c, row_bytes);
-        }
+        deinterleave4(chunks + ATSI_PANEL_CHUNK * c, 1, rows + 4 * c, row_bytes);
     for (; c < n; c++)
         for (size_t r = 0; r < ATSI_PANEL_ROWS; r++)
             memcpy(rows + r * row_bytes + 4 * c, chunks + ATSI_PANEL_CHUNK * c + 4 * r, 4);
+}
+
+/* Chunk of the first dword of run i of those cut in triples (cut.h), behind the plain ones. */
+static size_t triple_at(uint32_t i)
+{
+    return ATSI_PANEL_CHUNK * (12 * (size_t)(i / 3) + i % 3);
 }
 
 /* ---------------------------------------------------------------- floats */
@@ -112,6 +121,40 @@ static void unpack_head(const struct atsi_panel_form *f, const uint8_t *from, ui
         memcpy(head + h * size, from + (h * ATSI_PANEL_ROWS + row) * size, size);
 }
 
+static void interleave_body(const struct atsi_panel_form *f, const struct panel_cutter *cutter,
+                            const struct cut16 *cut, uint8_t *chunks)
+{
+    const uint32_t plain = cutter->plain, runs = (f->n_chunks - plain) / 4;
+    interleave(cut->body[0], sizeof cut->body[0], plain, chunks);
+    for (uint32_t i = 0; i < runs; i++)
+        interleave4(cut->body[0] + 4 * (size_t)plain + 16 * (size_t)i, sizeof cut->body[0], 3,
+                    chunks + ATSI_PANEL_CHUNK * plain + triple_at(i));
+}
+
+static void deinterleave_body(const struct atsi_panel_form *f, const struct panel_cutter *cutter,
+                              const uint8_t *chunks, struct cut16 *cut)
+{
+    const uint32_t plain = cutter->plain, runs = (f->n_chunks - plain) / 4;
+    deinterleave(chunks, plain, cut->body[0], sizeof cut->body[0]);
+    for (uint32_t i = 0; i < runs; i++)
+        deinterleave4(chunks + ATSI_PANEL_CHUNK * plain + triple_at(i), 3,
+                      cut->body[0] + 4 * (size_t)plain + 16 * (size_t)i, sizeof cut->body[0]);
+}
+
+/* The body of one row: as deinterleave_body(), a dword at a time. */
+static void read_body(const struct atsi_panel_form *f, const struct panel_cutter *cutter,
+                      const uint8_t *chunks, uint32_t row, uint8_t *body)
+{
+    const uint32_t plain = cutter->plain;
+    for (uint32_t c = 0; c < f->n_chunks; c++) {
+        size_t at = ATSI_PANEL_CHUNK * (size_t)c;
+        if (c >= plain)
+            at = ATSI_PANEL_CHUNK * (size_t)(plain + (c - plain) % 4 * 3) +
+                 triple_at((c - plain) / 4);
+        memcpy(body + 4 * (size_t)c, chunks + at + 4 * (size_t)row, 4);
+    }
+}
+
 static void pack_blocks(uint32_t type, uint64_t n_blocks, const uint8_t *rows, size_t row_bytes,
                         uint8_t *panel)
 {
@@ -124,7 +167,7 @@ static void pack_blocks(uint32_t type, uint64_t n_blocks, const uint8_t *rows, s
         for (size_t r = 0; r < ATSI_PANEL_ROWS; r++)
             cutter->cut(rows + r * row_bytes + b * bytes, cut.head[r], cut.body[r]);
         pack_heads(f, &cut, panel + at.head);
-        interleave(cut.body[0], sizeof cut.body[0], f->n_chunks, panel + at.body);
+        interleave_body(f, cutter, &cut, panel + at.body);
     }
 }
 
@@ -137,7 +180,7 @@ static void unpack_blocks(uint32_t type, uint64_t n_blocks, const uint8_t *panel
     struct cut16 cut;
     for (uint64_t b = 0; b < n_blocks; b++) {
         struct atsi_panel_place at = atsi_panel_place(type, n_blocks, b);
-        deinterleave(panel + at.body, f->n_chunks, cut.body[0], sizeof cut.body[0]);
+        deinterleave_body(f, cutter, panel + at.body, &cut);
         for (uint32_t r = 0; r < ATSI_PANEL_ROWS; r++) {
             unpack_head(f, panel + at.head, r, cut.head[r]);
             cutter->join(cut.head[r], cut.body[r], rows + r * row_bytes + b * bytes);
@@ -199,15 +242,13 @@ void atsi_panel_read(uint32_t type, uint64_t elems, const void *panel, uint32_t 
     uint64_t n_blocks = blocks_of(type, elems), bytes = atsi_type_info(type)->block_bytes;
     for (uint64_t b = 0; b < n; b++) {
         struct atsi_panel_place at = atsi_panel_place(type, n_blocks, first + b);
-        const uint8_t *from = (const uint8_t *)panel + at.body + 4 * (size_t)row;
         uint8_t head[PANEL_MAX_HEAD], body[PANEL_MAX_BODY], *to = (uint8_t *)out + b * bytes;
         if (is_float(type)) {
             read_float(type, elems, panel, row, first + b, to);
             continue;
         }
         unpack_head(f, (const uint8_t *)panel + at.head, row, head);
-        for (uint32_t c = 0; c < f->n_chunks; c++)
-            memcpy(body + 4 * (size_t)c, from + (size_t)ATSI_PANEL_CHUNK * c, 4);
+        read_body(f, panel_cutter(type), (const uint8_t *)panel + at.body, row, body);
         panel_cutter(type)->join(head, body, to);
     }
 }

@@ -47,14 +47,17 @@ struct part {
     uint64_t first, end;
 };
 
+struct locks {
+    pthread_mutex_t all, say; /* say: progress, by one thread at a time */
+    pthread_cond_t ended;
+};
+
 struct atsi_packer {
     struct atsi_pack_params p;
     struct job *jobs; /* [n_jobs] */
     uint32_t n_jobs, cursor;
     struct atsi_pack_cache *cache; /* NULL: none */
-    pthread_mutex_t lock, say_lock;
-    bool have_locks;
-    pthread_cond_t ended;
+    struct locks *locks;           /* apart, since reading the state takes one too */
     atomic_bool stop;
     bool interrupted; /* by progress */
     uint32_t alive;   /* threads */
@@ -149,7 +152,7 @@ static void skip(struct atsi_packer *p, struct job *j)
 static bool take_part(struct atsi_packer *p, struct part *out)
 {
     bool found = false;
-    (void)pthread_mutex_lock(&p->lock);
+    (void)pthread_mutex_lock(&p->locks->all);
     while (!found && p->cursor < p->n_jobs && !atomic_load(&p->stop)) {
         struct job *j = &p->jobs[p->cursor];
         if (j->next == j->parts) {
@@ -166,7 +169,7 @@ static bool take_part(struct atsi_packer *p, struct part *out)
             found = true;
         }
     }
-    (void)pthread_mutex_unlock(&p->lock);
+    (void)pthread_mutex_unlock(&p->locks->all);
     return found;
 }
 
@@ -193,7 +196,7 @@ static void aim(struct job *j, uint32_t source)
         uint64_t one = atsi_panel_bytes(j->m.type, j->m.elems);
         j->panels = j->place;
         j->parts = atsi_panel_parts(&j->m);
-        if (one < ATSI_PACK_PART)
+        if (one > 0 && one < ATSI_PACK_PART)
             j->step = ATSI_PACK_PART / one;
     }
     j->left = j->parts;
@@ -205,9 +208,9 @@ static bool is_ours(const struct job *j)
 {
     uint64_t n_panels = atsi_panel_count(j->m.rows), one = atsi_panel_bytes(j->m.type, j->m.elems);
     uint64_t at = n_panels / 2 * one;
-    void *panel = malloc((size_t)one);
+    void *panel = one > 0 && n_panels > 0 ? malloc((size_t)one) : NULL;
     bool same = false;
-    if (panel != NULL && n_panels > 0) {
+    if (panel != NULL) {
         atsi_panel_pack(j->m.type, j->m.elems, j->rows + at, one / ATSI_PANEL_ROWS, 1, panel);
         same = memcmp(panel, j->panels + at, (size_t)one) == 0;
     }
@@ -239,27 +242,27 @@ static void tell(struct atsi_packer *p)
     struct atsi_pack_state s;
     if (p->p.progress == NULL)
         return;
-    (void)pthread_mutex_lock(&p->say_lock);
+    (void)pthread_mutex_lock(&p->locks->say);
     atsi_packer_state(p, &s);
     if (p->p.progress(p->p.progress_ctx, &s) != 0) {
-        (void)pthread_mutex_lock(&p->lock);
+        (void)pthread_mutex_lock(&p->locks->all);
         p->interrupted = true;
-        (void)pthread_mutex_unlock(&p->lock);
+        (void)pthread_mutex_unlock(&p->locks->all);
         atomic_store(&p->stop, true);
     }
-    (void)pthread_mutex_unlock(&p->say_lock);
+    (void)pthread_mutex_unlock(&p->locks->say);
 }
 
 static void end_part(struct atsi_packer *p, const struct part *part, uint64_t hash)
 {
     struct job *j = part->job;
     bool complete = false;
-    (void)pthread_mutex_lock(&p->lock);
+    (void)pthread_mutex_lock(&p->locks->all);
     j->left -= part->end - part->first;
     j->sum += hash;
     if (j->left == 0)
         complete = finish(p, j);
-    (void)pthread_mutex_unlock(&p->lock);
+    (void)pthread_mutex_unlock(&p->locks->all);
     if (!complete)
         return;
     atsi_weights_offer(p->p.weights, j->tensor, ATSI_LAYOUT_PANELS,
@@ -279,14 +282,17 @@ static void write_cache(struct atsi_packer *p)
     struct atsi_err err = ATSI_ERR_INIT;
     struct atsi_tensor *t = calloc((size_t)p->n_jobs + 1, sizeof *t);
     const struct atsi_tensor **ptrs = calloc((size_t)p->n_jobs + 1, sizeof(void *));
-    int rc = t != NULL && ptrs != NULL ? ATSI_OK : atsi_fail(&err, ATSI_ENOMEM, "out of memory");
-    for (uint32_t k = 0; k < p->n_jobs && rc == ATSI_OK; k++) {
-        t[k] = p->jobs[k].as_file;
-        t[k].data = p->jobs[k].panels;
-        ptrs[k] = &t[k];
-    }
-    if (rc == ATSI_OK)
+    int rc = ATSI_ENOMEM;
+    if (t != NULL && ptrs != NULL) {
+        for (uint32_t k = 0; k < p->n_jobs; k++) {
+            t[k] = p->jobs[k].as_file;
+            t[k].data = p->jobs[k].panels;
+            ptrs[k] = &t[k];
+        }
         rc = atsi_pack_cache_write(p->cache, ptrs, p->n_jobs, &p->stop, &err);
+    } else {
+        (void)atsi_fail(&err, rc, "out of memory");
+    }
     if (rc == ATSI_OK)
         atsi_log(p->p.log, ATSI_LOG_INFO, "memory", "packed weights are kept in %s",
                  p->cache->path);
@@ -314,20 +320,20 @@ static void *work(void *arg)
         (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICENESS); /* a wish */
     while (take_part(p, &part))
         end_part(p, &part, do_part(&part));
-    (void)pthread_mutex_lock(&p->lock);
+    (void)pthread_mutex_lock(&p->locks->all);
     last = p->alive == 1;
     p->alive -= !last;
-    (void)pthread_mutex_unlock(&p->lock);
+    (void)pthread_mutex_unlock(&p->locks->all);
     if (!last)
         return NULL;
     say_end(p);
     if (p->cache != NULL && all_done(p) && p->state.n_cached < p->n_jobs)
         write_cache(p);
-    (void)pthread_mutex_lock(&p->lock);
+    (void)pthread_mutex_lock(&p->locks->all);
     p->alive = 0;
     p->state.running = false;
-    (void)pthread_cond_broadcast(&p->ended);
-    (void)pthread_mutex_unlock(&p->lock);
+    (void)pthread_cond_broadcast(&p->locks->ended);
+    (void)pthread_mutex_unlock(&p->locks->all);
     return NULL;
 }
 
@@ -375,49 +381,62 @@ static void set_job(struct atsi_packer *p, struct job *j, uint32_t tensor, void 
 static void open_cache(struct atsi_packer *p)
 {
     struct atsi_err err = ATSI_ERR_INIT;
-    int rc;
-    if (!p->p.cache)
+    struct atsi_pack_cache *c = p->p.cache ? calloc(1, sizeof *c) : NULL;
+    if (c == NULL)
         return;
-    p->cache = calloc(1, sizeof *p->cache);
-    rc = p->cache != NULL ? atsi_pack_cache_open(p->cache, p->p.model, &err)
-                          : atsi_fail(&err, ATSI_ENOMEM, "out of memory");
-    if (rc == ATSI_OK && p->cache->map != NULL &&
-        atsi_weights_keep(p->p.weights, p->cache->map, p->cache->map_bytes) != ATSI_OK)
-        atsi_pack_cache_close(p->cache);
-    if (rc != ATSI_OK) {
+    if (atsi_pack_cache_open(c, p->p.model, &err) != ATSI_OK) {
         atsi_log(p->p.log, ATSI_LOG_WARN, "memory", "no cache of packed weights: %s", err.msg);
-        free(p->cache);
-        p->cache = NULL;
+        free(c);
+        return;
     }
+    if (c->map != NULL && atsi_weights_keep(p->p.weights, c->map, c->map_bytes) != ATSI_OK)
+        atsi_pack_cache_close(c);
+    p->cache = c;
+}
+
+struct lists {
+    uint32_t *tensors; /* [n] to pack, in order */
+    uint8_t *seen;     /* [all tensors] */
+    void **at;         /* [n] places */
+    uint32_t n;
+};
+
+/* Views stay as they are meanwhile. */
+static int fill_jobs(struct atsi_packer *p, struct lists *l, struct atsi_err *err)
+{
+    int rc = ATSI_OK;
+    l->n = list_tensors(&p->p, l->tensors, l->seen);
+    if (l->n == 0)
+        return ATSI_OK;
+    open_cache(p);
+    rc = atsi_weights_reserve(p->p.weights, l->tensors, l->n, l->at, err);
+    for (uint32_t k = 0; k < l->n; k++)
+        if (rc == ATSI_OK)
+            set_job(p, &p->jobs[p->n_jobs++], l->tensors[k], l->at[k]);
+        else
+            atsi_weights_discard(p->p.weights, l->tensors[k]);
+    p->state.n_tensors = p->n_jobs;
+    return rc;
 }
 
 static int make_jobs(struct atsi_packer *p, struct atsi_err *err)
 {
     size_t n = (size_t)atsi_weights_count(p->p.weights) + 1;
-    uint32_t *list = malloc(n * sizeof *list), listed = 0;
-    uint8_t *seen = calloc(n, 1);
-    void **at = malloc(n * sizeof *at);
-    int rc = ATSI_OK;
+    struct lists l = {.tensors = malloc(n * sizeof *l.tensors),
+                      .seen = calloc(n, 1),
+                      .at = calloc(n, sizeof(void *))};
+    int rc = ATSI_ENOMEM;
     p->jobs = calloc(n, sizeof *p->jobs);
-    (void)atsi_weights_begin(p->p.weights); /* views stay as they are while they are looked at */
-    if (list == NULL || seen == NULL || at == NULL || p->jobs == NULL)
-        rc = atsi_fail(err, ATSI_ENOMEM, "out of memory for packing");
-    if (rc == ATSI_OK)
-        listed = list_tensors(&p->p, list, seen);
-    if (rc == ATSI_OK && listed > 0) {
-        open_cache(p);
-        rc = atsi_weights_reserve(p->p.weights, list, listed, at, err);
+    if (l.tensors != NULL && l.seen != NULL && l.at != NULL && p->jobs != NULL) {
+        (void)atsi_weights_begin(p->p.weights);
+        rc = fill_jobs(p, &l, err);
+        atsi_weights_end(p->p.weights);
+    } else {
+        (void)atsi_fail(err, rc, "out of memory for packing");
     }
-    for (uint32_t k = 0; k < listed; k++)
-        if (rc == ATSI_OK)
-            set_job(p, &p->jobs[p->n_jobs++], list[k], at[k]);
-        else
-            atsi_weights_discard(p->p.weights, list[k]);
-    p->state.n_tensors = p->n_jobs;
-    atsi_weights_end(p->p.weights);
-    free(at);
-    free(seen);
-    free(list);
+    free(l.at);
+    free(l.seen);
+    free(l.tensors);
     return rc;
 }
 
@@ -452,32 +471,42 @@ static int start(struct atsi_packer *p, struct atsi_err *err)
         return atsi_fail(err, ATSI_ENOMEM, "out of memory for packing");
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the other threads */
-    (void)pthread_mutex_lock(&p->lock);
+    (void)pthread_mutex_lock(&p->locks->all);
     while (p->n_threads < n && start_thread(p, &p->threads[p->n_threads]))
         p->n_threads++;
     p->alive = p->n_threads;
     p->state.running = p->n_threads > 0;
-    (void)pthread_mutex_unlock(&p->lock);
+    (void)pthread_mutex_unlock(&p->locks->all);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return p->n_threads > 0 ? ATSI_OK
                             : atsi_fail(err, ATSI_ENOMEM, "no thread can be started for packing");
 }
 
-static bool open_locks(struct atsi_packer *p)
+static struct locks *new_locks(void)
 {
-    if (pthread_mutex_init(&p->lock, NULL) != 0)
-        return false;
-    if (pthread_mutex_init(&p->say_lock, NULL) != 0) {
-        (void)pthread_mutex_destroy(&p->lock);
-        return false;
-    }
-    if (pthread_cond_init(&p->ended, NULL) != 0) {
-        (void)pthread_mutex_destroy(&p->say_lock);
-        (void)pthread_mutex_destroy(&p->lock);
-        return false;
-    }
-    p->have_locks = true;
-    return true;
+    struct locks *l = malloc(sizeof *l);
+    if (l == NULL || pthread_mutex_init(&l->all, NULL) != 0)
+        goto fail;
+    if (pthread_mutex_init(&l->say, NULL) != 0)
+        goto fail_say;
+    if (pthread_cond_init(&l->ended, NULL) != 0)
+        goto fail_ended;
+    return l;
+fail_ended:
+    (void)pthread_mutex_destroy(&l->say);
+fail_say:
+    (void)pthread_mutex_destroy(&l->all);
+fail:
+    free(l);
+    return NULL;
+}
+
+static void free_locks(struct locks *l)
+{
+    (void)pthread_cond_destroy(&l->ended); /* nobody uses them any more */
+    (void)pthread_mutex_destroy(&l->say);
+    (void)pthread_mutex_destroy(&l->all);
+    free(l);
 }
 
 int atsi_packer_open(const struct atsi_pack_params *params, struct atsi_packer **out,
@@ -490,7 +519,9 @@ int atsi_packer_open(const struct atsi_pack_params *params, struct atsi_packer *
     if (params->mode == ATSI_PACK_OFF)
         return ATSI_OK;
     p = calloc(1, sizeof *p);
-    if (p == NULL || !open_locks(p)) {
+    if (p != NULL)
+        p->locks = new_locks();
+    if (p == NULL || p->locks == NULL) {
         free(p);
         return atsi_fail(err, ATSI_ENOMEM, "out of memory for packing");
     }
@@ -531,11 +562,11 @@ bool atsi_packer_wait(struct atsi_packer *p, uint32_t ms)
         until.tv_sec++;
         until.tv_nsec -= 1000000000;
     }
-    (void)pthread_mutex_lock(&p->lock);
+    (void)pthread_mutex_lock(&p->locks->all);
     while (p->state.running && rc != ETIMEDOUT)
-        rc = pthread_cond_timedwait(&p->ended, &p->lock, &until);
+        rc = pthread_cond_timedwait(&p->locks->ended, &p->locks->all, &until);
     running = p->state.running;
-    (void)pthread_mutex_unlock(&p->lock);
+    (void)pthread_mutex_unlock(&p->locks->all);
     return !running;
 }
 
@@ -549,11 +580,7 @@ void atsi_packer_close(struct atsi_packer *p)
     for (uint32_t k = 0; k < p->n_jobs; k++)
         if (!p->jobs[k].done)
             atsi_weights_discard(p->p.weights, p->jobs[k].tensor);
-    if (p->have_locks) {
-        (void)pthread_cond_destroy(&p->ended);
-        (void)pthread_mutex_destroy(&p->say_lock);
-        (void)pthread_mutex_destroy(&p->lock);
-    }
+    free_locks(p->locks);
     free(p->cache); /* its mapping is the host region's */
     free(p->threads);
     free(p->jobs);
@@ -562,8 +589,7 @@ void atsi_packer_close(struct atsi_packer *p)
 
 void atsi_packer_state(const struct atsi_packer *p, struct atsi_pack_state *out)
 {
-    struct atsi_packer *held = (struct atsi_packer *)(uintptr_t)p; /* the lock is not const */
-    (void)pthread_mutex_lock(&held->lock);
+    (void)pthread_mutex_lock(&p->locks->all);
     *out = p->state;
-    (void)pthread_mutex_unlock(&held->lock);
+    (void)pthread_mutex_unlock(&p->locks->all);
 }

@@ -275,7 +275,7 @@ void atsi_weights_pin(struct atsi_weights *w, const struct atsi_backend_ops *ops
     struct atsi_pins *p = &w->pins;
     bool can = ATSI_HAS(ops, struct atsi_backend_ops, host_register) &&
                ATSI_HAS(ops, struct atsi_backend_ops, host_unregister);
-    (void)pthread_mutex_lock(w->lock);
+    (void)pthread_mutex_lock(&w->lock->mutex);
     if (can && (p->ops == NULL || p->be == be) && keep_ranking(w, ranked, n)) {
         p->ops = ops;
         p->be = be;
@@ -287,17 +287,17 @@ void atsi_weights_pin(struct atsi_weights *w, const struct atsi_backend_ops *ops
             pin_ranked(w, UINT64_MAX);
         say(w);
     }
-    (void)pthread_mutex_unlock(w->lock);
+    (void)pthread_mutex_unlock(&w->lock->mutex);
 }
 
 void atsi_weights_pin_more(struct atsi_weights *w)
 {
-    (void)pthread_mutex_lock(w->lock);
+    (void)pthread_mutex_lock(&w->lock->mutex);
     if (w->pins.ops != NULL && w->pins.budget > w->pins.bytes && !w->pins.full)
         pin_ranked(w, STEP_BYTES);
     if (w->pins.ops != NULL)
         say(w);
-    (void)pthread_mutex_unlock(w->lock);
+    (void)pthread_mutex_unlock(&w->lock->mutex);
 }
 
 void atsi_pins_close(struct atsi_weights *w)
@@ -312,15 +312,15 @@ void atsi_pins_close(struct atsi_weights *w)
 
 void atsi_weights_unpin(struct atsi_weights *w)
 {
-    (void)pthread_mutex_lock(w->lock);
+    (void)pthread_mutex_lock(&w->lock->mutex);
     atsi_pins_close(w);
     release_stale(w);
-    (void)pthread_mutex_unlock(w->lock);
+    (void)pthread_mutex_unlock(&w->lock->mutex);
 }
 
 void atsi_weights_pin_state(const struct atsi_weights *w, struct atsi_pin_state *out)
 {
-    (void)pthread_mutex_lock(w->lock);
+    (void)pthread_mutex_lock(&w->lock->mutex);
     sum_up(w, out);
-    (void)pthread_mutex_unlock(w->lock);
+    (void)pthread_mutex_unlock(&w->lock->mutex);
 }

@@ -14,12 +14,12 @@
 
 static void hold(const struct atsi_weights *w)
 {
-    (void)pthread_mutex_lock(w->lock); /* fails for uninitialised or recursive use only */
+    (void)pthread_mutex_lock(&w->lock->mutex); /* fails for uninitialised or recursive use only */
 }
 
 static void let_go(const struct atsi_weights *w)
 {
-    (void)pthread_mutex_unlock(w->lock);
+    (void)pthread_mutex_unlock(&w->lock->mutex);
 }
 
 /* ---------------------------------------------------------------- open, close */
@@ -44,10 +44,10 @@ static void fill_views(struct atsi_weights *w)
     }
 }
 
-static pthread_mutex_t *new_lock(void)
+static struct atsi_lock *new_lock(void)
 {
-    pthread_mutex_t *lock = malloc(sizeof *lock);
-    if (lock != NULL && pthread_mutex_init(lock, NULL) != 0) {
+    struct atsi_lock *lock = malloc(sizeof *lock);
+    if (lock != NULL && pthread_mutex_init(&lock->mutex, NULL) != 0) {
         free(lock);
         lock = NULL;
     }
@@ -87,7 +87,7 @@ void atsi_weights_close(struct atsi_weights *w)
         w->slabs = older;
     }
     if (w->lock != NULL) {
-        (void)pthread_mutex_destroy(w->lock); /* not held: nobody uses it any more */
+        (void)pthread_mutex_destroy(&w->lock->mutex); /* not held: nobody uses it any more */
         free(w->lock);
     }
     free(w->all);
