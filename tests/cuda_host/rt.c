@@ -272,7 +272,7 @@ int ch_is_sticky(cudaError_t e)
     case cudaErrorInvalidPc:
     case cudaErrorAssert:
     case cudaErrorECCUncorrectable:
-    case cudaErrorContained:
+    case 721: /* cudaErrorContained, of newer toolkits */
     case cudaErrorUnknown:
         return 1;
     default:
