@@ -5,12 +5,12 @@
  */
 #include <float.h>
 
-#include "launch.cuh"
+#include "grid.h"
+#include "math.cuh"
 #include "rounded.h"
 
 #define ROUND_WARPS 4u
 #define ROUND_SPAN 256u /* elements a warp rounds: 8 per lane */
-#define ALL_LANES 0xffffffffu
 
 /* 127 / |m|, or 0 when there is nothing to round: m is 0, NaN, or so small that the quotient
  * overflows. */
@@ -27,8 +27,8 @@ static __device__ __forceinline__ float scale_32(const float (&v)[8], float *d)
 #pragma unroll
     for (int i = 0; i < 8; i++)
         amax = fmaxf(amax, fabsf(v[i]));
-    amax = fmaxf(amax, __shfl_xor_sync(ALL_LANES, amax, 1));
-    amax = fmaxf(amax, __shfl_xor_sync(ALL_LANES, amax, 2));
+    amax = fmaxf(amax, __shfl_xor_sync(CUDA_ALL_LANES, amax, 1));
+    amax = fmaxf(amax, __shfl_xor_sync(CUDA_ALL_LANES, amax, 2));
     *d = __half2float(__float2half_rn(amax / 127.0f));
     return inverse_of(amax);
 }
@@ -43,8 +43,8 @@ static __device__ __forceinline__ float scale_256(const float (&v)[8], uint32_t 
         if (fabsf(v[i]) > fabsf(m))
             m = v[i];
 #pragma unroll
-    for (uint32_t step = 1; step < 32; step *= 2) {
-        float other = __shfl_xor_sync(ALL_LANES, m, step);
+    for (uint32_t step = 1; step < CUDA_WARP; step *= 2) {
+        float other = __shfl_xor_sync(CUDA_ALL_LANES, m, step);
         bool earlier = (lane & step) != 0;
         if (fabsf(other) > fabsf(m) || (earlier && fabsf(other) == fabsf(m)))
             m = other;
@@ -55,11 +55,11 @@ static __device__ __forceinline__ float scale_256(const float (&v)[8], uint32_t 
 }
 
 template <uint32_t BLOCK>
-static __global__ void __launch_bounds__(32 * ROUND_WARPS)
+static __global__ void __launch_bounds__(CUDA_WARP *ROUND_WARPS)
     round_kernel(const float *x, int8_t *q, float *d, int16_t *s, uint32_t k, uint64_t n_spans)
 {
-    uint32_t lane = threadIdx.x % 32, per_row = (k + ROUND_SPAN - 1) / ROUND_SPAN;
-    uint64_t span = (uint64_t)blockIdx.x * ROUND_WARPS + threadIdx.x / 32;
+    uint32_t lane = threadIdx.x % CUDA_WARP, per_row = (k + ROUND_SPAN - 1) / ROUND_SPAN;
+    uint64_t span = (uint64_t)blockIdx.x * ROUND_WARPS + threadIdx.x / CUDA_WARP;
     uint64_t step = (uint64_t)gridDim.x * ROUND_WARPS;
     for (; span < n_spans; span += step) {
         uint64_t row = span / per_row;
@@ -79,7 +79,7 @@ static __global__ void __launch_bounds__(32 * ROUND_WARPS)
             sum += (int8_t)code;
             word[i / 4] |= ((uint32_t)code & 0xffu) << (8 * (i % 4));
         }
-        sum += __shfl_xor_sync(ALL_LANES, sum, 1);
+        sum += __shfl_xor_sync(CUDA_ALL_LANES, sum, 1);
         if (!inside)
             continue;
         *(uint2 *)(void *)(q + row * k + at) = make_uint2(word[0], word[1]);
@@ -110,8 +110,7 @@ cudaError_t cuda_act_round(const struct cuda_launch *l, const float *x, uint32_t
     int16_t *s =
         (int16_t *)(void *)((uint8_t *)d + up_256((uint64_t)rows * (k / block) * sizeof(float)));
     uint64_t spans = (uint64_t)rows * ((k + ROUND_SPAN - 1) / ROUND_SPAN);
-    uint64_t blocks = (spans + ROUND_WARPS - 1) / ROUND_WARPS;
-    dim3 grid((unsigned)(blocks < INT32_MAX ? blocks : INT32_MAX));
+    dim3 grid(cuda_blocks(spans, ROUND_WARPS));
     struct cuda_rounded *have = l->rounded;
     cudaError_t e;
     *out = {q, d, s, k, block};
@@ -119,11 +118,11 @@ cudaError_t cuda_act_round(const struct cuda_launch *l, const float *x, uint32_t
         return cudaSuccess;
     have->src = NULL;
     if (block == 32)
-        e = ATSI_LAUNCH((round_kernel<32>), grid, dim3(32 * ROUND_WARPS), 0, l->stream, x, q, d, s,
-                        k, spans);
+        e = ATSI_LAUNCH((round_kernel<32>), grid, dim3(CUDA_WARP * ROUND_WARPS), 0, l->stream, x, q,
+                        d, s, k, spans);
     else
-        e = ATSI_LAUNCH((round_kernel<256>), grid, dim3(32 * ROUND_WARPS), 0, l->stream, x, q, d, s,
-                        k, spans);
+        e = ATSI_LAUNCH((round_kernel<256>), grid, dim3(CUDA_WARP * ROUND_WARPS), 0, l->stream, x,
+                        q, d, s, k, spans);
     if (e == cudaSuccess)
         *have = {x, block, rows, k};
     return e;
