@@ -169,7 +169,7 @@ static int shared_opt_in(int sm)
 
 static void name_device(char *name, size_t size)
 {
-    snprintf(name, size, "Simulated CUDA device (sm_%d)", (int)ch_get(CH_SM));
+    (void)snprintf(name, size, "Simulated CUDA device (sm_%d)", (int)ch_get(CH_SM));
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
@@ -281,7 +281,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device)
     if (!e && (!text || size < 13 || device))
         e = device ? cudaErrorInvalidDevice : cudaErrorInvalidValue;
     if (!e)
-        snprintf(text, (size_t)size, "0000:00:00.0");
+        (void)snprintf(text, (size_t)size, "0000:00:00.0");
     return ch_leave("cudaDeviceGetPCIBusId", e);
 }
 

@@ -61,7 +61,9 @@ static void make_ready(struct ch_worker *w, uint32_t warp, unsigned lanes)
 static void run_thread(struct ch_worker *w, struct ch_fiber *from, uint32_t thread)
 {
     struct ch_thread *t = &w->threads[thread];
-    if (!t->fiber) {
+    if (!t->fiber && w->races) { /* each thread its own, lest one comes after the other */
+        t->fiber = w->fibers[thread];
+    } else if (!t->fiber) {
         t->fiber = w->free;
         w->free = t->fiber->next_free;
     }
@@ -102,20 +104,22 @@ static void thread_main(struct ch_fiber *f)
     struct ch_worker *w = f->user;
     for (;;) {
         if (w->races)
-            ch_tsan_acquire(&w->block_sync);
+            ch_tsan_acquire(&w->start_sync);
         w->kernel->call(w->kernel->args);
         if (w->races)
-            ch_tsan_release(&w->block_sync);
+            ch_tsan_release(&w->end_sync);
         w->warps[w->current / CH_WARP].alive &= ~(1u << w->current % CH_WARP);
         w->n_alive--;
         int next = pick(w);
-        if (next >= 0 && !w->threads[next].fiber) { /* no need to leave this stack */
+        if (next >= 0 && !w->threads[next].fiber && !w->races) { /* no need to leave this stack */
             w->threads[next].fiber = f;
             become(w, (uint32_t)next);
             continue;
         }
-        f->next_free = w->free;
-        w->free = f;
+        if (!w->races) {
+            f->next_free = w->free;
+            w->free = f;
+        }
         if (next >= 0)
             run_thread(w, f, (uint32_t)next);
         else
@@ -128,8 +132,8 @@ static void thread_main(struct ch_fiber *f)
 void ch_describe_thread(const struct ch_worker *w, uint32_t thread, char *text, size_t size)
 {
     uint3 t = w->index[thread], b = ch_self.block_idx;
-    snprintf(text, size, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u)", w->kernel->name, b.x,
-             b.y, b.z, t.x, t.y, t.z);
+    (void)snprintf(text, size, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u)", w->kernel->name,
+                   b.x, b.y, b.z, t.x, t.y, t.z);
 }
 
 void ch_block_fault(void)
@@ -145,10 +149,10 @@ void ch_trap(cudaError_t error, int report, const char *fmt, ...)
     char who[200], what[200];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(what, sizeof what, fmt, ap);
+    (void)vsnprintf(what, sizeof what, fmt, ap);
     va_end(ap);
     ch_describe_thread(w, w->current, who, sizeof who);
-    snprintf(w->what, sizeof w->what, "%s: %s", who, what);
+    (void)snprintf(w->what, sizeof w->what, "%s: %s", who, what);
     w->error = error;
     w->report = report;
     ch_block_fault();
@@ -338,7 +342,8 @@ int ch_block(enum ch_block_op op, struct ch_site site, int predicate)
         w->barrier_op = op;
         w->barrier_site = site;
     } else if (op != w->barrier_op || site.line != w->barrier_site.line ||
-               strcmp(site.file, w->barrier_site.file) != 0) {
+               (site.file != w->barrier_site.file &&
+                strcmp(site.file, w->barrier_site.file) != 0)) {
         ch_trap(cudaErrorLaunchFailure, CUDA_HOST_DIVERGENT,
                 "divergent: waits in %s (%s:%d), others of its block in %s (%s:%d)", site.what,
                 site.file, site.line, w->barrier_site.what, w->barrier_site.file,
@@ -417,14 +422,14 @@ static void where(const struct ch_worker *w, uint32_t thread, char *text, size_t
     const struct ch_thread *t = &w->threads[thread];
     unsigned bit = 1u << thread % CH_WARP;
     if (thread >= w->n_threads)
-        snprintf(text, size, "is not in the block (%u threads)", w->n_threads);
+        (void)snprintf(text, size, "is not in the block (%u threads)", w->n_threads);
     else if (s->in_op & bit)
-        snprintf(text, size, "waits in %s under mask 0x%08x (%s:%d)", t->site.what, t->mask,
-                 t->site.file, t->site.line);
+        (void)snprintf(text, size, "waits in %s under mask 0x%08x (%s:%d)", t->site.what, t->mask,
+                       t->site.file, t->site.line);
     else if (s->at_barrier & bit)
-        snprintf(text, size, "waits in %s (%s:%d)", t->site.what, t->site.file, t->site.line);
+        (void)snprintf(text, size, "waits in %s (%s:%d)", t->site.what, t->site.file, t->site.line);
     else
-        snprintf(text, size, "has left the kernel");
+        (void)snprintf(text, size, "has left the kernel");
 }
 
 /* Nothing can run and the block has not ended: says who waits for whom. */
@@ -441,8 +446,8 @@ static void divergent(struct ch_worker *w)
     ch_describe_thread(w, waiting, who, sizeof who);
     where(w, waiting, first, sizeof first);
     where(w, other, second, sizeof second);
-    snprintf(w->what, sizeof w->what, "%s: divergent: %s, while thread %u of the block %s", who,
-             first, other, second);
+    (void)snprintf(w->what, sizeof w->what, "%s: divergent: %s, while thread %u of the block %s",
+                   who, first, other, second);
     w->error = cudaErrorLaunchFailure;
     w->report = CUDA_HOST_DIVERGENT;
 }
@@ -507,7 +512,7 @@ static void start_block(struct ch_worker *w, const struct ch_kernel *k, uint3 bl
     poison_shared(w, k);
 }
 
-/* Fibers for a block of n threads. */
+/* Fibers for a block of n threads; between blocks all of them are free. */
 static int need_fibers(struct ch_worker *w, uint32_t n)
 {
     while (w->n_fibers < n) {
@@ -544,7 +549,7 @@ cudaError_t ch_block_run(struct ch_worker *w, const struct ch_kernel *k, uint3 b
     if (need_fibers(w, w->n_threads))
         return cudaErrorMemoryAllocation;
     if (w->races)
-        ch_tsan_release(&w->block_sync);
+        ch_tsan_release(&w->start_sync);
     for (;;) {
         int next = pick(w);
         if (next >= 0)
@@ -557,7 +562,7 @@ cudaError_t ch_block_run(struct ch_worker *w, const struct ch_kernel *k, uint3 b
             break;
     }
     if (w->races)
-        ch_tsan_acquire(&w->block_sync);
+        ch_tsan_acquire(&w->end_sync);
     w->kernel = NULL;
     if (w->error)
         abandon(w);

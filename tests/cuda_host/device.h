@@ -31,7 +31,7 @@ struct ch_self {
 };
 
 #ifdef __cplusplus
-extern thread_local __attribute__((visibility("hidden"))) struct ch_self ch_self;
+extern __thread __attribute__((visibility("hidden"))) struct ch_self ch_self;
 #else
 extern _Thread_local __attribute__((visibility("hidden"))) struct ch_self ch_self;
 #endif

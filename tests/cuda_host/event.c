@@ -164,9 +164,9 @@ static cudaError_t reached(cudaEvent_t event, int wait, const char *call)
         ch_wait();
     e = r->done ? ch_take_pending() : cudaErrorNotReady;
     if (r->done) {
-        ch_tsan_hide_sync(0);
+        ch_tsan_hide(0);
         ch_tsan_acquire(&r->sync);
-        ch_tsan_hide_sync(1);
+        ch_tsan_hide(1);
     }
     ch_record_drop(r);
     return e;

@@ -55,7 +55,7 @@ struct ch_worker {
     int barrier_result;
     enum ch_block_op barrier_op;
     struct ch_site barrier_site;
-    char barrier_sync, block_sync;
+    char barrier_sync, start_sync, end_sync; /* for ThreadSanitizer */
     const struct ch_kernel *kernel;
     int races;
     /* How the block failed. */

@@ -50,13 +50,13 @@ static void explain(struct ch_worker *w, int signal, const void *address)
     int kind;
     ch_describe_thread(w, w->current, who, sizeof who);
     if (signal == SIGFPE) { /* a device would go on with some value */
-        snprintf(w->what, sizeof w->what, "%s: an integer is divided by zero", who);
+        (void)snprintf(w->what, sizeof w->what, "%s: an integer is divided by zero", who);
         w->report = CUDA_HOST_MISUSE;
         return;
     }
     if (ch_fiber_overflow(w->threads[w->current].fiber, address)) {
-        snprintf(w->what, sizeof w->what, "%s: its stack is too small for its local variables",
-                 who);
+        (void)snprintf(w->what, sizeof w->what,
+                       "%s: its stack is too small for its local variables", who);
         w->report = CUDA_HOST_OUT_OF_BOUNDS;
         return;
     }
@@ -65,9 +65,9 @@ static void explain(struct ch_worker *w, int signal, const void *address)
     ch_unlock();
     uintptr_t shared = (uintptr_t)w->shared_map + w->shared_size, a = (uintptr_t)address;
     if (a >= shared && a < shared + 4096)
-        snprintf(what, sizeof what, "%zu bytes after the end of %zu bytes of shared memory",
-                 (size_t)(a - shared), w->kernel->shared);
-    snprintf(w->what, sizeof w->what, "%s: illegal address %p, %s", who, address, what);
+        (void)snprintf(what, sizeof what, "%zu bytes after the end of %zu bytes of shared memory",
+                       (size_t)(a - shared), w->kernel->shared);
+    (void)snprintf(w->what, sizeof w->what, "%s: illegal address %p, %s", who, address, what);
     w->report = kind < 0 ? CUDA_HOST_OUT_OF_BOUNDS : kind;
 }
 
@@ -100,11 +100,11 @@ static void on_fault(int signal, siginfo_t *info, void *context)
         w->error = signal == SIGFPE ? cudaErrorLaunchFailure : cudaErrorIllegalAddress;
         if (!ch_fiber_overflow(w->threads[w->current].fiber, info->si_addr) && !land(context))
             return;
-        fprintf(stderr, "cuda_host: %s\n", w->what);
+        (void)fprintf(stderr, "cuda_host: %s\n", w->what);
         abort();
     }
     if (signal != SIGFPE && ch_memory_explain(info->si_addr, text, sizeof text) >= 0)
-        fprintf(stderr, "cuda_host: host code touches %p, %s\n", info->si_addr, text);
+        (void)fprintf(stderr, "cuda_host: host code touches %p, %s\n", info->si_addr, text);
     if (next->sa_flags & SA_SIGINFO)
         next->sa_sigaction(signal, info, context);
     else

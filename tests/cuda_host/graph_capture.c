@@ -72,15 +72,11 @@ static void drop_capture(struct ch_capture *c)
 
 void ch_capture_spoil(struct ch_capture *c)
 {
-    c->spoilt = 1;
+    if (!c->over)
+        c->spoilt = 1;
 }
 
-int ch_capture_mode(const struct ch_capture *c)
-{
-    return (int)c->mode;
-}
-
-int ch_capture_is_mine(const struct ch_capture *c)
+static int is_mine(const struct ch_capture *c)
 {
     return pthread_equal(c->owner, pthread_self());
 }
@@ -90,7 +86,7 @@ cudaError_t ch_capture_forbids(const char *call)
     cudaError_t e = cudaSuccess;
     for (struct ch_capture *c = captures; c; c = c->next) {
         if (c->mode == cudaStreamCaptureModeRelaxed ||
-            (c->mode == cudaStreamCaptureModeThreadLocal && !ch_capture_is_mine(c)))
+            (c->mode == cudaStreamCaptureModeThreadLocal && !is_mine(c)))
             continue;
         ch_report(CUDA_HOST_MISUSE, "%s is called while a stream is captured, which spoils it",
                   call);
@@ -207,7 +203,7 @@ cudaError_t ch_capture_record(cudaStream_t stream, cudaEvent_t event)
 cudaError_t ch_capture_wait(cudaStream_t stream, cudaEvent_t event)
 {
     struct ch_capture *mine = stream->capture, *theirs = event->capture;
-    if ((mine && mine->spoilt) || (theirs && theirs->spoilt))
+    if ((mine && mine->spoilt) || (theirs && !theirs->over && theirs->spoilt))
         return cudaErrorStreamCaptureInvalidated;
     if (!theirs) {
         ch_report(CUDA_HOST_MISUSE, "a captured stream is to wait for an event of no capture: %s",
@@ -323,7 +319,7 @@ static cudaError_t end(cudaStream_t stream, cudaGraph_t *out)
         return cudaErrorIllegalState;
     if (c->origin != stream)
         e = cudaErrorStreamCaptureUnmatched;
-    else if (c->mode != cudaStreamCaptureModeRelaxed && !ch_capture_is_mine(c))
+    else if (c->mode != cudaStreamCaptureModeRelaxed && !is_mine(c))
         return cudaErrorStreamCaptureWrongThread;
     else if (c->spoilt)
         e = cudaErrorStreamCaptureInvalidated;

@@ -288,16 +288,16 @@ int ch_memory_kind(const void *p, size_t n, char *why, size_t why_size)
     uintptr_t start = (uintptr_t)p;
     ptrdiff_t at = before(start);
     if (at >= 0 && allocs[at].dead && start < allocs[at].base + allocs[at].size) {
-        snprintf(why, why_size, "%p is in an allocation of %zu bytes that has been freed", p,
-                 allocs[at].size);
+        (void)snprintf(why, why_size, "%p is in an allocation of %zu bytes that has been freed", p,
+                       allocs[at].size);
         return -1;
     }
     if (at < 0 || start >= allocs[at].base + allocs[at].size) {
         ptrdiff_t last = n ? before(start + n - 1) : at;
         if (last == at)
             return CH_PAGEABLE;
-        snprintf(why, why_size, "%zu bytes at %p run into an allocation of %zu bytes", n, p,
-                 allocs[last].size);
+        (void)snprintf(why, why_size, "%zu bytes at %p run into an allocation of %zu bytes", n, p,
+                       allocs[last].size);
         return -1;
     }
     enum ch_memory_kind kind = allocs[at].kind;
@@ -306,8 +306,9 @@ int ch_memory_kind(const void *p, size_t n, char *why, size_t why_size)
            allocs[at + 1].base == end && allocs[at + 1].kind == kind)
         end += allocs[++at].size; /* neighbouring mappings are one piece of memory */
     if (start + n > end) {
-        snprintf(why, why_size, "%zu bytes at %p end %zu bytes after an allocation of %zu bytes", n,
-                 p, (size_t)(start + n - end), allocs[at].size);
+        (void)snprintf(why, why_size,
+                       "%zu bytes at %p end %zu bytes after an allocation of %zu bytes", n, p,
+                       (size_t)(start + n - end), allocs[at].size);
         return -1;
     }
     return (int)kind;
@@ -330,15 +331,15 @@ static int near(const struct alloc *a, uintptr_t p, char *text, size_t size)
 {
     uintptr_t end = a->base + a->size;
     if (a->dead) {
-        snprintf(text, size, "in an allocation of %zu bytes that has been freed", a->size);
+        (void)snprintf(text, size, "in an allocation of %zu bytes that has been freed", a->size);
         return CUDA_HOST_AFTER_FREE;
     }
     if (p >= end)
-        snprintf(text, size, "%zu bytes after the end of an allocation of %zu bytes",
-                 (size_t)(p - end), a->size);
+        (void)snprintf(text, size, "%zu bytes after the end of an allocation of %zu bytes",
+                       (size_t)(p - end), a->size);
     else
-        snprintf(text, size, "%zu bytes before an allocation of %zu bytes", (size_t)(a->base - p),
-                 a->size);
+        (void)snprintf(text, size, "%zu bytes before an allocation of %zu bytes",
+                       (size_t)(a->base - p), a->size);
     return CUDA_HOST_OUT_OF_BOUNDS;
 }
 
@@ -354,7 +355,7 @@ int ch_memory_explain(const void *address, char *text, size_t size)
     ptrdiff_t at = before(p);
     if (at >= 0 && allocs[at].kind == CH_MAPPED) /* of a reservation */
         return near(&allocs[at], p, text, size);
-    snprintf(text, size, "far from any allocation");
+    (void)snprintf(text, size, "far from any allocation");
     return -1;
 }
 

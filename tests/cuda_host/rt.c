@@ -66,14 +66,14 @@ static pthread_mutex_t report_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void ch_lock(void)
 {
-    ch_tsan_hide_sync(1);
+    ch_tsan_hide(1);
     pthread_mutex_lock(&ch_rt.lock);
 }
 
 void ch_unlock(void)
 {
     pthread_mutex_unlock(&ch_rt.lock);
-    ch_tsan_hide_sync(0);
+    ch_tsan_hide(0);
 }
 
 void ch_wait_on(pthread_cond_t *cond)
@@ -124,16 +124,16 @@ uint64_t ch_random(uint64_t *state)
 void ch_report(enum cuda_host_report kind, const char *fmt, ...)
 {
     va_list ap;
-    ch_tsan_hide_sync(1);
+    ch_tsan_hide(1);
     pthread_mutex_lock(&report_lock);
     n_reports[kind]++;
     va_start(ap, fmt);
-    vsnprintf(last_report, sizeof last_report, fmt, ap);
+    (void)vsnprintf(last_report, sizeof last_report, fmt, ap);
     va_end(ap);
     if (!ch_rt.setting[CH_QUIET])
-        fprintf(stderr, "cuda_host: %s\n", last_report);
+        (void)fprintf(stderr, "cuda_host: %s\n", last_report);
     pthread_mutex_unlock(&report_lock);
-    ch_tsan_hide_sync(0);
+    ch_tsan_hide(0);
 }
 
 static uint64_t control_reports(enum cuda_host_report kind)
@@ -196,7 +196,7 @@ static int parse_error(const char *text)
 static void control_fail(const char *name, uint64_t n, int error, int async)
 {
     ch_lock();
-    snprintf(failure.name, sizeof failure.name, "%s", name ? name : "");
+    (void)snprintf(failure.name, sizeof failure.name, "%s", name ? name : "");
     failure.left = n;
     failure.error = (cudaError_t)error;
     failure.async = async;
@@ -250,7 +250,7 @@ static int control_set(const char *name, const char *value)
 static void set_from_environment(const char *name)
 {
     char variable[64];
-    snprintf(variable, sizeof variable, "ATSINFER_CUDA_HOST_%s", name);
+    (void)snprintf(variable, sizeof variable, "ATSINFER_CUDA_HOST_%s", name);
     const char *value = getenv(variable);
     if (value && *value && control_set(name, value))
         ch_report(CUDA_HOST_MISUSE, "%s=%s cannot be; see tests/cuda_host/control.h", variable,
@@ -495,8 +495,8 @@ __attribute__((destructor)) static void end(void)
     for (int i = 0; i < CUDA_HOST_REPORTS; i++)
         n += n_reports[i];
     if (n && ch_get(CH_EXIT)) {
-        fprintf(stderr, "cuda_host: %llu reports; the last: %s\n", (unsigned long long)n,
-                last_report);
+        (void)fprintf(stderr, "cuda_host: %llu reports; the last: %s\n", (unsigned long long)n,
+                      last_report);
         fflush(NULL);
         _exit((int)ch_get(CH_EXIT));
     }

@@ -18,6 +18,10 @@
 #include <sanitizer/tsan_interface.h>
 void AnnotateIgnoreSyncBegin(const char *file, int line);
 void AnnotateIgnoreSyncEnd(const char *file, int line);
+void AnnotateIgnoreReadsBegin(const char *file, int line);
+void AnnotateIgnoreReadsEnd(const char *file, int line);
+void AnnotateIgnoreWritesBegin(const char *file, int line);
+void AnnotateIgnoreWritesEnd(const char *file, int line);
 #endif
 #if CH_ASAN
 #include <sanitizer/asan_interface.h>
@@ -41,13 +45,20 @@ static inline void ch_tsan_acquire(void *at)
 #endif
 }
 
-static inline void ch_tsan_hide_sync(int on)
+/* What happens while `on` is the runtime's own business: it orders nothing, and its accesses (those
+ * of functions that ThreadSanitizer intercepts, too) race with nothing.  May be nested. */
+static inline void ch_tsan_hide(int on)
 {
 #if CH_TSAN
-    if (on)
+    if (on) {
         AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
-    else
+        AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+        AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+    } else {
+        AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+        AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
         AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
+    }
 #else
     (void)on;
 #endif

@@ -91,9 +91,9 @@ cudaError_t ch_stream_add(cudaStream_t stream, struct ch_task *t, const char *ca
     op->next = NULL;
     op->task = *t;
     op->number = n_ops++;
-    ch_tsan_hide_sync(0); /* seen, unlike the lock */
+    ch_tsan_hide(0); /* seen, unlike the lock */
     ch_tsan_release(&stream->submit_sync);
-    ch_tsan_hide_sync(1);
+    ch_tsan_hide(1);
     *stream->tail = op;
     stream->tail = &op->next;
     stream->queued++;
@@ -111,9 +111,9 @@ void ch_stream_wait(cudaStream_t s)
     uint64_t until = s->queued;
     while (s->done < until)
         ch_wait();
-    ch_tsan_hide_sync(0);
+    ch_tsan_hide(0);
     ch_tsan_acquire(&s->done_sync);
-    ch_tsan_hide_sync(1);
+    ch_tsan_hide(1);
 }
 
 static int any_before(uint64_t number, unsigned but_flags)
@@ -129,11 +129,11 @@ static void wait_all(unsigned but_flags)
     uint64_t until = n_ops;
     while (any_before(until, but_flags))
         ch_wait();
-    ch_tsan_hide_sync(0);
+    ch_tsan_hide(0);
     for (struct CUstream_st *s = streams; s; s = s->next)
         if (!(s->flags & but_flags))
             ch_tsan_acquire(&s->done_sync);
-    ch_tsan_hide_sync(1);
+    ch_tsan_hide(1);
 }
 
 void ch_streams_wait_all(void)
@@ -299,6 +299,13 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     return ch_leave(name, e);
 }
 
+/* Nothing is left, but perhaps for the end of an event that has come already. */
+static int is_idle(cudaStream_t s)
+{
+    const struct ch_op *op = s->head;
+    return !op || (!op->next && op->task.kind == CH_RECORD && op->task.u.record->done);
+}
+
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     static const char *const name = "cudaStreamQuery";
@@ -310,7 +317,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
         e = cudaErrorInvalidResourceHandle;
     else
         e = ch_capture_forbids_on(stream, name);
-    if (!e && stream->done < stream->queued) {
+    if (!e && !is_idle(stream)) {
         e = cudaErrorNotReady;
     } else if (!e) {
         ch_stream_wait(stream);

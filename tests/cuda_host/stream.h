@@ -59,8 +59,6 @@ cudaError_t ch_capture_record(cudaStream_t stream, cudaEvent_t event);
 cudaError_t ch_capture_wait(cudaStream_t stream, cudaEvent_t event);
 void ch_capture_spoil(struct ch_capture *c);
 void ch_capture_leave(cudaStream_t stream); /* the stream is destroyed */
-int ch_capture_mode(const struct ch_capture *c);
-int ch_capture_is_mine(const struct ch_capture *c);
 void ch_event_forget_capture(cudaEvent_t event);
 
 #endif

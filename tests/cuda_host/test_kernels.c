@@ -364,16 +364,6 @@ static void test_missing_barrier(void **state)
     OK(cudaFree(out));
 }
 
-static void test_divide_by_zero(void **state)
-{
-    struct trial *t = *state;
-    int32_t *out;
-    OK(cudaMalloc((void **)&out, 4));
-    OK(trial_divide_by(out, 0, t->a));
-    expect_lost(t, "cudaErrorLaunchFailure");
-    trial_reported(t, CUDA_HOST_MISUSE, "divided by zero");
-}
-
 static void test_stack(void **state)
 {
     struct trial *t = *state;
@@ -402,7 +392,6 @@ int main(void)
         TRIAL(test_divergence),
         TRIAL(test_unwritten_shared),
         TRIAL(test_missing_barrier),
-        TRIAL(test_divide_by_zero),
         TRIAL(test_stack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,7 @@
 
 #include "tests/cuda_host/fiber.h"
 
-const int trial_asan = CH_ASAN;
+const int trial_asan = CH_ASAN, trial_tsan = CH_TSAN;
 
 int trial_setup(void **state)
 {

@@ -41,7 +41,7 @@ void trial_nothing_reported(struct trial *t);
 /* Runs `name` of victim.c: its exit status (or 256 + signal) and what it says to stderr. */
 int trial_victim(const char *name, char *text, size_t size);
 
-/* Built with AddressSanitizer, which ends a process where the device goes on. */
-extern const int trial_asan;
+/* How it is built: AddressSanitizer ends a process where the device goes on. */
+extern const int trial_asan, trial_tsan;
 
 #endif
