@@ -7,12 +7,43 @@
 #include "core/session.h"
 
 #include "core/hybrid/hybrid.h"
+#include "core/hybrid/live.h"
+#include "core/hybrid/weights.h"
 #include "core/select.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define LIKELY_TOKENS 64u
+
+static int open_backend(struct atsi_session *s, struct atsi_err *err)
+{
+    int rc = atsi_select_cpu(s->rt, &s->backend_name, &s->be_ops, s->chosen, sizeof s->chosen, err);
+    if (rc == ATSI_OK)
+        rc = s->be_ops->open(&s->rt->host, 0, &s->be, err);
+    if (rc == ATSI_OK) {
+        s->props.struct_size = sizeof s->props;
+        rc = s->be_ops->props(s->be, &s->props);
+    }
+    return rc == ATSI_OK ? s->be_ops->queue_open(s->be, &s->queue, err) : rc;
+}
+
+/* With an accelerator when there is one, else on the CPU alone. */
+static int open_work(struct atsi_session *s, struct atsi_err *err)
+{
+    int rc = atsi_session_tables(s, err);
+    if (rc == ATSI_OK)
+        rc = atsi_hybrid_open(s, &s->hybrid, err);
+    if (rc == ATSI_OK)
+        rc = atsi_session_check_fit(s, err);
+    if (rc == ATSI_OK && s->hybrid == NULL)
+        rc = atsi_session_build(s, err);
+    if (rc == ATSI_OK && s->hybrid == NULL)
+        return atsi_session_open_views(s, err);
+    if (rc == ATSI_OK)
+        atsi_session_reset(s);
+    return rc == ATSI_OK ? atsi_hybrid_pack(s->hybrid, err) : rc;
+}
 
 int atsi_session_open(struct atsi_model *m, const struct atsi_session_params *params,
                       struct atsi_session **out, struct atsi_err *err)
@@ -27,29 +58,15 @@ int atsi_session_open(struct atsi_model *m, const struct atsi_session_params *pa
     s->rt = m->rt;
     s->model = m;
     s->times.struct_size = sizeof s->times;
-    rc = atsi_model_graph(m, &s->g, err);
+    rc = atsi_live_open(&s->live, err);
+    if (rc == ATSI_OK)
+        rc = atsi_model_graph(m, &s->g, err);
     if (rc == ATSI_OK)
         rc = atsi_session_measure(s, params != NULL ? params : &defaults, err);
     if (rc == ATSI_OK)
-        rc = atsi_select_cpu(s->rt, &s->backend_name, &s->be_ops, s->chosen, sizeof s->chosen, err);
+        rc = open_backend(s, err);
     if (rc == ATSI_OK)
-        rc = s->be_ops->open(&s->rt->host, 0, &s->be, err);
-    if (rc == ATSI_OK) {
-        s->props.struct_size = sizeof s->props;
-        rc = s->be_ops->props(s->be, &s->props);
-    }
-    if (rc == ATSI_OK)
-        rc = s->be_ops->queue_open(s->be, &s->queue, err);
-    if (rc == ATSI_OK)
-        rc = atsi_session_tables(s, err);
-    if (rc == ATSI_OK)
-        rc = atsi_hybrid_open(s, &s->hybrid, err);
-    if (rc == ATSI_OK)
-        rc = atsi_session_check_fit(s, err);
-    if (rc == ATSI_OK && s->hybrid == NULL)
-        rc = atsi_session_build(s, err);
-    if (rc == ATSI_OK && s->hybrid != NULL)
-        atsi_session_reset(s);
+        rc = open_work(s, err);
     if (rc != ATSI_OK) {
         atsi_session_close(s);
         return rc;
@@ -66,13 +83,20 @@ void atsi_session_close(struct atsi_session *s)
 {
     if (s == NULL)
         return;
+    atsi_session_close_views(s);
     atsi_hybrid_close(s->hybrid);
     atsi_session_unbuild(s);
     if (s->be_ops != NULL) {
         s->be_ops->queue_close(s->queue);
         s->be_ops->close(s->be);
     }
+    atsi_live_close(s->live);
     free(s);
+}
+
+int atsi_session_set_budget(struct atsi_session *s, const char *vram, struct atsi_err *err)
+{
+    return atsi_live_set(s->live, vram, err);
 }
 
 /* Callers built with an older header have a smaller struct; the first one had 88 bytes. */
@@ -152,6 +176,8 @@ static int run_round(struct atsi_session *s, const struct atsi_eval *req, uint32
                      struct atsi_err *err)
 {
     int rc;
+    if (s->weights != NULL) /* what was packed since is used from now on */
+        (void)atsi_weights_begin(s->weights);
     atsi_session_set_rows(s, rows);
     if (req->want_all == 0 && last) { /* one split for everything: the usual decode step */
         atsi_session_set_output(s, rows - 1, 1);
@@ -163,6 +189,8 @@ static int run_round(struct atsi_session *s, const struct atsi_eval *req, uint32
         if (rc == ATSI_OK && req->want_all != 0)
             rc = output_all(s, req, rows, err);
     }
+    if (s->weights != NULL)
+        atsi_weights_end(s->weights);
     s->have_logits = rc == ATSI_OK && (last || req->want_all != 0);
     return rc;
 }
@@ -219,9 +247,15 @@ static void abandon_round(struct atsi_session *s, uint32_t rows)
 int atsi_session_run_main(struct atsi_session *s, const int32_t *ids, uint32_t rows,
                           struct atsi_err *err)
 {
+    int rc;
+    if (s->weights != NULL)
+        (void)atsi_weights_begin(s->weights);
     atsi_session_set_rows(s, rows);
     fill_inputs(s, ids, rows);
-    return run_ops(s, 0, s->n_main, err);
+    rc = run_ops(s, 0, s->n_main, err);
+    if (s->weights != NULL)
+        atsi_weights_end(s->weights);
+    return rc;
 }
 
 /* Rounds of the request from `done` on that are like the next one; a last token is followed by

@@ -33,6 +33,10 @@ struct atsi_session {
     const struct atsi_op **op_ptrs;  /* [n_nodes] */
     uint32_t n_main;                 /* ops before the output part */
 
+    struct atsi_weights *weights;  /* [borrowed from the model]; NULL: the loader's tensors do */
+    struct atsi_packer *packer;    /* or NULL */
+    struct atsi_live_budget *live; /* hybrid/live.h: asked before each round */
+
     int32_t *tokens; /* [n_ctx], n_past in use */
     uint32_t n_past;
     uint32_t rewind_low; /* truncation reaches positions >= this, and 0 */
@@ -68,6 +72,16 @@ int atsi_session_tables(struct atsi_session *s, struct atsi_err *err);
  * what was built with atsi_session_unbuild(), also after a failure. */
 int atsi_session_build(struct atsi_session *s, struct atsi_err *err);
 void atsi_session_unbuild(struct atsi_session *s);
+
+/* session_pack.c: weights rearranged while the session works (load.pack). */
+/* After the build: ops look at the model's host views, and packing begins.  Fails only for want of
+ * memory or, with load.pack = now, when it was stopped. */
+int atsi_session_open_views(struct atsi_session *s, struct atsi_err *err);
+/* For sessions whose operations are elsewhere: packs what packable marks (atsi_pack_mark), as
+ * load.pack says. */
+int atsi_session_start_packing(struct atsi_session *s, const uint8_t *packable,
+                               struct atsi_err *err);
+void atsi_session_close_views(struct atsi_session *s);
 
 /* session.c */
 /* Runs a round of the main part alone. */

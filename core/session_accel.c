@@ -38,6 +38,8 @@ static int rebuild(struct atsi_session *s, float *logits, struct atsi_err *err)
     bool have_logits = s->have_logits;
     int rc = atsi_session_build(s, err); /* resets the past */
     if (rc == ATSI_OK)
+        rc = atsi_session_open_views(s, err);
+    if (rc == ATSI_OK)
         rc = compute_past(s, n_past, err);
     if (rc != ATSI_OK) {
         s->n_past = 0;
@@ -53,16 +55,18 @@ static int rebuild(struct atsi_session *s, float *logits, struct atsi_err *err)
 
 int atsi_session_fall_back(struct atsi_session *s, const char *why, struct atsi_err *err)
 {
+    const float *old = atsi_session_logits(s);
     float *logits = NULL;
     int rc;
     atsi_log(s->rt->log, ATSI_LOG_WARN, "session",
              "the accelerator is given up: %s; %u tokens are computed again on the CPU", why,
              s->n_past);
-    if (s->have_logits) {
+    if (old != NULL) {
         logits = malloc(s->g->n_vocab * sizeof *logits);
         if (logits != NULL)
-            memcpy(logits, atsi_session_logits(s), s->g->n_vocab * sizeof *logits);
+            memcpy(logits, old, s->g->n_vocab * sizeof *logits);
     }
+    atsi_session_close_views(s); /* packing for both; it goes on for the CPU */
     atsi_hybrid_close(s->hybrid);
     s->hybrid = NULL;
     s->n_fallbacks++;

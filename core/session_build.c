@@ -5,8 +5,6 @@
  */
 #include "core/session.h"
 
-#include "core/hybrid/weights.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,10 +48,7 @@ static int build_op(struct atsi_session *s, uint32_t i, bool exact, struct atsi_
         if (n->weight[k] >= 0 && (uint32_t)n->weight[k] >= info->n_tensors_all)
             return atsi_fail(err, ATSI_EINVAL, "graph node %u: weight %d, %u tensors", i,
                              n->weight[k], info->n_tensors_all);
-        op->weight[k] = n->weight[k] < 0 ? NULL
-                        : s->model->weights != NULL
-                            ? atsi_weights_tensor(s->model->weights, (uint32_t)n->weight[k])
-                            : info->tensors[n->weight[k]];
+        op->weight[k] = n->weight[k] >= 0 ? info->tensors[n->weight[k]] : NULL;
         if (op->weight[k] != NULL && op->weight[k]->data == NULL)
             return atsi_fail(err, ATSI_EINVAL,
                              "tensor %s: the model was opened without weights, to plan only",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Life and rounds of a session with an accelerator. */
 #include "core/hybrid/inside.h"
+#include "core/hybrid/live.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +76,91 @@ void atsi_hybrid_close(struct atsi_hybrid *h)
     free(h);
 }
 
+int atsi_hybrid_pack(struct atsi_hybrid *h, struct atsi_err *err)
+{
+    return atsi_session_start_packing(h->s, h->packable, err);
+}
+
+/* ---------------------------------------------------------------- another budget */
+/* Copies what the session remembers, part after part. */
+struct memory {
+    unsigned char *at;
+};
+
+static int keep(void *ctx, void *p, size_t bytes, struct atsi_err *err)
+{
+    struct memory *m = ctx;
+    (void)err;
+    memcpy(m->at, p, bytes);
+    m->at += bytes;
+    return ATSI_OK;
+}
+
+static int bring_back(void *ctx, void *p, size_t bytes, struct atsi_err *err)
+{
+    struct memory *m = ctx;
+    (void)err;
+    memcpy(p, m->at, bytes);
+    m->at += bytes;
+    return ATSI_OK;
+}
+
+static int each_part(struct atsi_session *s, enum atsi_rows how, unsigned char *data,
+                     struct atsi_err *err)
+{
+    struct memory m = {data};
+    int rc = ATSI_OK;
+    for (uint32_t p = 0; p < atsi_session_n_parts(s) && rc == ATSI_OK; p++)
+        rc = atsi_session_part_runs(s, p, atsi_session_part_first(s, p, s->rewind_low), s->n_past,
+                                    how, how == ATSI_ROWS_READ ? keep : bring_back, &m, err);
+    return rc;
+}
+
+static size_t past_bytes(const struct atsi_session *s)
+{
+    size_t all = 0, bytes;
+    for (uint32_t p = 0; p < atsi_session_n_parts(s); p++)
+        if (atsi_session_part_bytes(s, p, atsi_session_part_first(s, p, s->rewind_low), s->n_past,
+                                    &bytes))
+            all += bytes; /* less than the caches, which were summed without overflow */
+    return all;
+}
+
+/* Everything is put together again under the new budget; the past comes with it. */
+static int place_again(struct atsi_hybrid *h, struct atsi_err *err)
+{
+    struct atsi_session *s = h->s;
+    unsigned char *past = malloc(past_bytes(s) + 1);
+    int rc;
+    if (past == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory for the caches of %u tokens", s->n_past);
+    rc = each_part(s, ATSI_ROWS_READ, past, err);
+    if (rc == ATSI_OK) {
+        atsi_accel_stop(&h->a);
+        atsi_hybrid_undo(h);
+        rc = atsi_accel_start(&h->a, err);
+    }
+    if (rc == ATSI_OK)
+        rc = h->a.d.ops[ATSI_DEVICE_ACCEL]->props(h->a.d.be[ATSI_DEVICE_ACCEL], &h->a.props);
+    if (rc == ATSI_OK)
+        rc = atsi_hybrid_setup(h, err);
+    if (rc == ATSI_OK)
+        rc = each_part(s, ATSI_ROWS_WRITE, past, err);
+    if (rc == ATSI_OK)
+        report(h);
+    free(past);
+    return rc;
+}
+
+static int follow_budget(struct atsi_hybrid *h, struct atsi_err *err)
+{
+    if (!atsi_live_take(h->s->live, h->s->rt, &h->conf))
+        return ATSI_OK;
+    if (is_off(&h->conf))
+        return atsi_fail(err, ATSI_ENODEV, "memory.vram is 0 now");
+    return place_again(h, err);
+}
+
 /* ---------------------------------------------------------------- rounds */
 uint32_t atsi_hybrid_max_rows(const struct atsi_hybrid *h, bool all)
 {
@@ -117,7 +203,9 @@ int atsi_hybrid_round(struct atsi_hybrid *h, const struct atsi_hybrid_round *r,
 {
     uint32_t phase = r->rows == 1 ? ATSI_PHASE_DECODE : ATSI_PHASE_PREFILL;
     struct atsi_round_result res;
-    int rc = begin_weights(h, err);
+    int rc = follow_budget(h, err);
+    if (rc == ATSI_OK)
+        rc = begin_weights(h, err);
     if (rc != ATSI_OK)
         return rc;
     atsi_values_set_rows(&h->values, r->rows, r->out_first, r->out_n);
@@ -136,6 +224,8 @@ int atsi_hybrid_round(struct atsi_hybrid *h, const struct atsi_hybrid_round *r,
 float *atsi_hybrid_logits(const struct atsi_hybrid *h, uint32_t i)
 {
     const struct atsi_graph *g = h->s->g;
+    if (h->values.all[ATSI_DEVICE_HOST] == NULL)
+        return NULL;
     return (float *)h->values.all[ATSI_DEVICE_HOST][g->out_logits].data + (size_t)i * g->n_vocab;
 }
 

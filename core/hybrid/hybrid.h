@@ -19,6 +19,9 @@ struct atsi_hybrid;
 int atsi_hybrid_open(struct atsi_session *s, struct atsi_hybrid **out, struct atsi_err *err);
 void atsi_hybrid_close(struct atsi_hybrid *h); /* NULL is allowed; waits for queued work */
 
+/* Packs weights for both devices, as load.pack says. */
+int atsi_hybrid_pack(struct atsi_hybrid *h, struct atsi_err *err);
+
 /* Most rows of a round; all: when logits of each are wanted. */
 uint32_t atsi_hybrid_max_rows(const struct atsi_hybrid *h, bool all);
 
@@ -30,7 +33,8 @@ struct atsi_hybrid_round {
 };
 int atsi_hybrid_round(struct atsi_hybrid *h, const struct atsi_hybrid_round *r,
                       struct atsi_err *err);
-/* Of row out_first + i of the last round.  [borrowed until the next round] */
+/* Of row out_first + i of the last round; NULL when placing again failed.  [borrowed until the next
+ * round] */
 float *atsi_hybrid_logits(const struct atsi_hybrid *h, uint32_t i);
 
 /* The session's past. */

@@ -22,10 +22,11 @@ struct atsi_hybrid {
     struct atsi_region *region;
     struct atsi_state state;
     struct atsi_piece *wants;
-    double *in_bytes; /* [n_items] not used by plans with a flow */
-    bool pinned;      /* this session pinned the weights */
-    bool begun;       /* inside atsi_weights_begin() .. end() */
-    uint64_t version; /* of the weights that operations are bound to */
+    uint8_t *packable; /* [tensors] */
+    double *in_bytes;  /* [n_items] not used by plans with a flow */
+    bool pinned;       /* this session pinned the weights */
+    bool begun;        /* inside atsi_weights_begin() .. end() */
+    uint64_t version;  /* of the weights that operations are bound to */
     uint64_t n_rounds;
     uint32_t n_replans;
 };

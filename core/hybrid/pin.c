@@ -173,29 +173,44 @@ static void pin_ranked(struct atsi_weights *w, uint64_t most)
 }
 
 /* ---------------------------------------------------------------- another ranking */
-/* Is any tensor that the new ranking reaches within the budget on this block? */
-static void drop_unranked(struct atsi_weights *w)
+static bool touches(const struct atsi_weight *t, const struct atsi_pin_block *b)
 {
-    struct atsi_pins *p = &w->pins;
-    uint32_t kept = 0;
+    struct span s = pages_of(t);
+    return s.start < b->start + b->bytes && s.end > b->start;
+}
+
+/* Ranked tensors that the budget reaches. */
+static uint32_t reached(const struct atsi_weights *w)
+{
+    const struct atsi_pins *p = &w->pins;
     uint64_t sum = 0;
-    for (; kept < p->n_ranked; kept++) { /* those that the budget reaches */
-        const struct atsi_weight *t = &w->all[p->ranked[kept]];
+    uint32_t k = 0;
+    for (; k < p->n_ranked; k++) {
+        const struct atsi_weight *t = &w->all[p->ranked[k]];
         if (may_pin(w, t) && t->bytes > p->budget - sum)
             break;
         sum += may_pin(w, t) ? t->bytes : 0;
     }
+    return k;
+}
+
+/* Unregisters blocks of none of those, then, last ones first, what whole pages cost too much. */
+static void drop_unranked(struct atsi_weights *w)
+{
+    struct atsi_pins *p = &w->pins;
+    uint32_t kept = reached(w);
     for (uint32_t b = p->n_blocks; b-- > 0;) {
         bool wanted = false;
-        for (uint32_t k = 0; k < kept && !wanted; k++) {
-            const struct atsi_weight *t = &w->all[p->ranked[k]];
-            struct span s = pages_of(t);
-            wanted = may_pin(w, t) && s.start < p->blocks[b].start + p->blocks[b].bytes &&
-                     s.end > p->blocks[b].start;
-        }
-        if (!wanted || p->bytes > p->budget)
+        for (uint32_t k = 0; k < kept && !wanted; k++)
+            wanted =
+                may_pin(w, &w->all[p->ranked[k]]) && touches(&w->all[p->ranked[k]], &p->blocks[b]);
+        if (!wanted)
             remove_block(w, b);
     }
+    while (p->bytes > p->budget && kept-- > 0)
+        for (uint32_t b = p->n_blocks; b-- > 0;)
+            if (touches(&w->all[p->ranked[kept]], &p->blocks[b]))
+                remove_block(w, b);
 }
 
 /* What was replaced while it was pinned can go now. */
@@ -260,7 +275,7 @@ void atsi_weights_pin(struct atsi_weights *w, const struct atsi_backend_ops *ops
     struct atsi_pins *p = &w->pins;
     bool can = ATSI_HAS(ops, struct atsi_backend_ops, host_register) &&
                ATSI_HAS(ops, struct atsi_backend_ops, host_unregister);
-    (void)pthread_mutex_lock(w->lock);
+    (void)pthread_mutex_lock(&w->lock->mutex);
     if (can && (p->ops == NULL || p->be == be) && keep_ranking(w, ranked, n)) {
         p->ops = ops;
         p->be = be;
@@ -272,17 +287,17 @@ void atsi_weights_pin(struct atsi_weights *w, const struct atsi_backend_ops *ops
             pin_ranked(w, UINT64_MAX);
         say(w);
     }
-    (void)pthread_mutex_unlock(w->lock);
+    (void)pthread_mutex_unlock(&w->lock->mutex);
 }
 
 void atsi_weights_pin_more(struct atsi_weights *w)
 {
-    (void)pthread_mutex_lock(w->lock);
+    (void)pthread_mutex_lock(&w->lock->mutex);
     if (w->pins.ops != NULL && w->pins.budget > w->pins.bytes && !w->pins.full)
         pin_ranked(w, STEP_BYTES);
     if (w->pins.ops != NULL)
         say(w);
-    (void)pthread_mutex_unlock(w->lock);
+    (void)pthread_mutex_unlock(&w->lock->mutex);
 }
 
 void atsi_pins_close(struct atsi_weights *w)
@@ -297,15 +312,15 @@ void atsi_pins_close(struct atsi_weights *w)
 
 void atsi_weights_unpin(struct atsi_weights *w)
 {
-    (void)pthread_mutex_lock(w->lock);
+    (void)pthread_mutex_lock(&w->lock->mutex);
     atsi_pins_close(w);
     release_stale(w);
-    (void)pthread_mutex_unlock(w->lock);
+    (void)pthread_mutex_unlock(&w->lock->mutex);
 }
 
 void atsi_weights_pin_state(const struct atsi_weights *w, struct atsi_pin_state *out)
 {
-    (void)pthread_mutex_lock(w->lock);
+    (void)pthread_mutex_lock(&w->lock->mutex);
     sum_up(w, out);
-    (void)pthread_mutex_unlock(w->lock);
+    (void)pthread_mutex_unlock(&w->lock->mutex);
 }

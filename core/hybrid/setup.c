@@ -70,7 +70,9 @@ static uint32_t out_rows(const struct atsi_session *s)
 static int make_budget(struct atsi_hybrid *h, struct atsi_err *err)
 {
     size_t compute = 0;
-    int rc = sum_weights(h, err);
+    int rc;
+    h->sizes = (struct atsi_budget_sizes){0};
+    rc = sum_weights(h, err);
     if (rc == ATSI_OK)
         rc = atsi_values_measure(h->s->g, h->s->chunk, out_rows(h->s), &compute, err);
     h->sizes.compute = compute;
@@ -111,9 +113,12 @@ static int make_source(struct atsi_hybrid *h, struct atsi_err *err)
         return rc;
     h->in_bytes = calloc((size_t)h->items->n + 1, sizeof *h->in_bytes);
     h->wants = calloc((size_t)atsi_source_max_wants(h->source) + 1, sizeof *h->wants);
-    return h->in_bytes != NULL && h->wants != NULL
-               ? ATSI_OK
-               : atsi_fail(err, ATSI_ENOMEM, "out of memory for %u items", h->items->n);
+    h->packable = malloc((size_t)atsi_weights_count(h->weights) + 1);
+    if (h->in_bytes == NULL || h->wants == NULL || h->packable == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory for %u items", h->items->n);
+    memset(h->packable, 1, atsi_weights_count(h->weights));
+    atsi_source_packable(h->source, h->packable);
+    return ATSI_OK;
 }
 
 static struct atsi_hybrid_ask question_of(struct atsi_hybrid *h)
@@ -243,9 +248,20 @@ static bool shrink(struct atsi_hybrid *h)
     return true;
 }
 
+/* Others use the device too. */
+static void look_again(struct atsi_hybrid *h)
+{
+    struct atsi_props now = {.struct_size = sizeof now};
+    if (h->a.d.ops[ATSI_DEVICE_ACCEL]->props(h->a.d.be[ATSI_DEVICE_ACCEL], &now) == ATSI_OK &&
+        atsi_budget_refresh(&h->budget, &h->conf, &now, &h->sizes, h->values.bytes))
+        atsi_log(h->s->rt->log, ATSI_LOG_INFO, "session",
+                 "accelerator %s: less memory is free than before: %s", h->a.name, h->budget.why);
+}
+
 static int place_and_fill(struct atsi_hybrid *h, struct atsi_err *err)
 {
     int rc = ATSI_ENOMEM;
+    look_again(h);
     for (int try = 0; try < MAX_TRIES && rc == ATSI_ENOMEM; try++) {
         rc = ATSI_OK;
         if (try > 0) {
@@ -352,9 +368,16 @@ void atsi_hybrid_undo(struct atsi_hybrid *h)
         atsi_weights_unpin(h->weights);
         atsi_model_give_pins(h->s->model);
     }
+    h->pinned = false;
     atsi_source_close(h->source);
+    h->source = NULL;
     atsi_values_close(&h->values);
     atsi_items_free(h->items);
+    h->items = NULL;
     free(h->in_bytes);
     free(h->wants);
+    free(h->packable);
+    h->in_bytes = NULL;
+    h->wants = NULL;
+    h->packable = NULL;
 }

@@ -3,6 +3,7 @@
  * Operations of every unit on both devices, built once; a round changes row counts, a transfer the
  * address of one weight.
  */
+#include "core/hybrid/pack.h"
 #include "core/hybrid/source_inside.h"
 
 #include <stdlib.h>
@@ -158,6 +159,23 @@ static int build_ops(struct atsi_source *src, struct atsi_err *err)
 bool atsi_source_accel_can(const struct atsi_source *src, uint32_t item)
 {
     return src->can_light && src->can[item] != 0;
+}
+
+void atsi_source_packable(const struct atsi_source *src, uint8_t *packable)
+{
+    const struct atsi_exec_devices *d = &src->p.a->d;
+    const struct atsi_op **list = calloc((size_t)src->n_units + 1, sizeof(const struct atsi_op *));
+    for (uint32_t dev = 0; dev < ATSI_N_DEVICES && list != NULL; dev++) {
+        uint32_t n = 0;
+        for (uint32_t u = 0; u < src->n_units; u++) /* tables stay on the host */
+            if (!is_unused(src, u) &&
+                (dev == ATSI_DEVICE_HOST || src->ops[dev][u].kind != ATSI_OP_EMBED))
+                list[n++] = &src->ops[dev][u];
+        atsi_pack_mark(d->ops[dev], d->be[dev], list, n, src->p.weights, packable);
+    }
+    if (list == NULL) /* then nothing is packed */
+        memset(packable, 0, atsi_weights_count(src->p.weights));
+    free((void *)list);
 }
 
 bool atsi_source_can_tile(const struct atsi_session *s, const struct atsi_accel *a,

@@ -33,6 +33,10 @@ bool atsi_source_accel_can(const struct atsi_source *src, uint32_t item);
 bool atsi_source_can_tile(const struct atsi_session *s, const struct atsi_accel *a,
                           const struct atsi_items *items);
 
+/* Clears, in an array of ones, the tensors that not both backends read as panels wherever they use
+ * them.  Before the first bind. */
+void atsi_source_packable(const struct atsi_source *src, uint8_t *packable);
+
 /* What must be resident: all small weights, and the matrices of items placed on the accelerator.
  * out: room for atsi_source_max_wants(). */
 uint32_t atsi_source_max_wants(const struct atsi_source *src);

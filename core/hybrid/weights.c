@@ -14,12 +14,12 @@
 
 static void hold(const struct atsi_weights *w)
 {
-    (void)pthread_mutex_lock(w->lock); /* fails for uninitialised or recursive use only */
+    (void)pthread_mutex_lock(&w->lock->mutex); /* fails for uninitialised or recursive use only */
 }
 
 static void let_go(const struct atsi_weights *w)
 {
-    (void)pthread_mutex_unlock(w->lock);
+    (void)pthread_mutex_unlock(&w->lock->mutex);
 }
 
 /* ---------------------------------------------------------------- open, close */
@@ -44,10 +44,10 @@ static void fill_views(struct atsi_weights *w)
     }
 }
 
-static pthread_mutex_t *new_lock(void)
+static struct atsi_lock *new_lock(void)
 {
-    pthread_mutex_t *lock = malloc(sizeof *lock);
-    if (lock != NULL && pthread_mutex_init(lock, NULL) != 0) {
+    struct atsi_lock *lock = malloc(sizeof *lock);
+    if (lock != NULL && pthread_mutex_init(&lock->mutex, NULL) != 0) {
         free(lock);
         lock = NULL;
     }
@@ -87,7 +87,7 @@ void atsi_weights_close(struct atsi_weights *w)
         w->slabs = older;
     }
     if (w->lock != NULL) {
-        (void)pthread_mutex_destroy(w->lock); /* not held: nobody uses it any more */
+        (void)pthread_mutex_destroy(&w->lock->mutex); /* not held: nobody uses it any more */
         free(w->lock);
     }
     free(w->all);
@@ -154,7 +154,10 @@ struct atsi_tensor atsi_weights_view(const struct atsi_weights *w, const struct 
 void atsi_weight_release(struct atsi_weights *w, struct atsi_weight *t)
 {
     const struct atsi_loader_ops *ops = w->model->ops;
-    t->unreleased = atsi_pin_touches(w, t->file_data, t->bytes);
+    uint64_t lead = (ATSI_PAGE - (uintptr_t)t->file_data % ATSI_PAGE) % ATSI_PAGE;
+    uint64_t inner = t->bytes > lead ? (t->bytes - lead) / ATSI_PAGE * ATSI_PAGE : 0;
+    /* Pages shared with a neighbour stay anyway. */
+    t->unreleased = atsi_pin_touches(w, (unsigned char *)t->file_data + lead, inner);
     if (!t->unreleased && ATSI_HAS(ops, struct atsi_loader_ops, release))
         ops->release(w->model->loaded, t->file_data, (size_t)t->bytes);
 }
@@ -270,6 +273,19 @@ int atsi_weights_reserve(struct atsi_weights *w, const uint32_t *list, uint32_t 
     return ATSI_OK;
 }
 
+int atsi_weights_keep(struct atsi_weights *w, void *map, size_t bytes)
+{
+    struct atsi_slab *s = malloc(sizeof *s);
+    if (s == NULL)
+        return ATSI_ENOMEM;
+    *s = (struct atsi_slab){.map = map, .bytes = bytes};
+    hold(w);
+    s->older = w->slabs;
+    w->slabs = s;
+    let_go(w);
+    return ATSI_OK;
+}
+
 void atsi_weights_discard(struct atsi_weights *w, uint32_t tensor)
 {
     struct atsi_weight *t = &w->all[tensor];
@@ -295,11 +311,15 @@ void atsi_weights_offer(struct atsi_weights *w, uint32_t tensor, enum atsi_layou
     let_go(w);
 }
 
-void atsi_weights_announce(struct atsi_weights *w, uint32_t tensor, bool coming)
+bool atsi_weights_announce(struct atsi_weights *w, uint32_t tensor)
 {
+    struct atsi_weight *t = &w->all[tensor];
+    bool free_to = false;
     hold(w);
-    w->all[tensor].coming = coming;
+    if (!t->coming && !t->next.waits && t->home == ATSI_HOME_FILE)
+        t->coming = free_to = true;
     let_go(w);
+    return free_to;
 }
 
 bool atsi_weights_can_release(const struct atsi_weights *w)

@@ -61,14 +61,17 @@ bool atsi_weights_waiting(const struct atsi_weights *w);
  * before it is written.  at: [n], set.  A tensor that has such a place keeps it.  ATSI_ENOMEM. */
 int atsi_weights_reserve(struct atsi_weights *w, const uint32_t *list, uint32_t n, void **at,
                          struct atsi_err *err);
-/* The memory that was written at a tensor's reserved place is given back: it will not be offered.
- */
+/* The memory that was written at a tensor's reserved place is given back, and the announcement
+ * taken back: it will not be offered. */
 void atsi_weights_discard(struct atsi_weights *w, uint32_t tensor);
 /* Replaces a tensor's bytes: at once when no session is in a round, else at the next begin().  The
  * loader's pages are then released.  data: the tensor in `layout`; at its reserved place (PACKED)
  * or in a mapping that outlives w (CACHE).  [any thread] */
 void atsi_weights_offer(struct atsi_weights *w, uint32_t tensor, enum atsi_layout layout,
                         enum atsi_weight_home home, void *data);
+/* A mapping that offers point into: [taken], unmapped by close.  ATSI_ENOMEM: it is the caller's.
+ */
+int atsi_weights_keep(struct atsi_weights *w, void *map, size_t bytes);
 /* True when the loader can give the memory of a replaced tensor back, so that nothing stays in
  * memory twice. */
 bool atsi_weights_can_release(const struct atsi_weights *w);
@@ -106,7 +109,8 @@ void atsi_weights_pin_more(struct atsi_weights *w);
 /* Before the device is closed; nothing queued reads host weights. */
 void atsi_weights_unpin(struct atsi_weights *w);
 void atsi_weights_pin_state(const struct atsi_weights *w, struct atsi_pin_state *out);
-/* By the packer: the tensor will be (true), or will not be (false) offered.  [any thread] */
-void atsi_weights_announce(struct atsi_weights *w, uint32_t tensor, bool coming);
+/* By the packer: the tensor will be offered, or discarded.  False: somebody else announced it, or
+ * it is packed.  [any thread] */
+bool atsi_weights_announce(struct atsi_weights *w, uint32_t tensor);
 
 #endif

@@ -56,12 +56,16 @@ struct atsi_pins {
     bool said;
 };
 
+struct atsi_lock {
+    pthread_mutex_t mutex;
+};
+
 struct atsi_weights {
     struct atsi_model *model;
     const struct atsi_loaded_info *info;
     uint32_t n;
     struct atsi_weight *all; /* [n] */
-    pthread_mutex_t *lock;   /* of all below */
+    struct atsi_lock *lock;  /* of all below; apart, since reading takes it too */
     uint32_t in_round;       /* sessions between begin() and end() */
     uint32_t n_waiting;      /* offers */
     uint64_t version;

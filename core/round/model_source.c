@@ -2,6 +2,8 @@
  * Work for simulated devices. */
 #include "core/round/model_source.h"
 
+#include "core/round/costs.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -44,6 +46,14 @@ static int move(void *ctx, uint32_t item, uint32_t slot, struct atsi_copyv *req,
     return ATSI_OK;
 }
 
+static double measured_copy(const struct atsi_costs *c, uint32_t device, uint64_t bytes,
+                            bool blocking)
+{
+    uint64_t ns = atsi_costs_copy_ns(
+        c, device == ATSI_DEVICE_HOST ? ATSI_COPY_TO_HOST : ATSI_COPY_TO_ACCEL, bytes);
+    return (double)(ns + (blocking ? c->sync_ns[ATSI_DEVICE_ACCEL] : 0));
+}
+
 /* A launch (towards the host also a wait), and bytes at the copy kernel's rate. */
 static int copy(void *ctx, const struct atsi_plan *plan, uint32_t step, struct atsi_copyv *req,
                 struct atsi_err *err)
@@ -54,7 +64,9 @@ static int copy(void *ctx, const struct atsi_plan *plan, uint32_t step, struct a
     double fixed = st->device == ATSI_DEVICE_HOST ? (s->c.blocking ? m->gc_base_us : m->gc_us)
                                                   : (s->c.blocking ? m->cg_base_us : m->cg_us);
     (void)err;
-    s->copy.run_ns = (uint64_t)llround((double)st->bytes / m->ck_gbs + fixed * 1000.0);
+    s->copy.run_ns = (uint64_t)llround(
+        s->q->costs != NULL ? measured_copy(s->q->costs, st->device, st->bytes, s->c.blocking)
+                            : (double)st->bytes / m->ck_gbs + fixed * 1000.0);
     req->modelled = &s->copy;
     return ATSI_OK;
 }

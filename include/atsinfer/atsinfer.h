@@ -209,8 +209,22 @@ ATSI_EXPORT int atsi_session_open(struct atsi_model *m, const struct atsi_sessio
 ATSI_EXPORT int atsi_session_plan(struct atsi_model *m, const struct atsi_session_params *params,
                                   struct atsi_session_info *out, struct atsi_err *err);
 ATSI_EXPORT void atsi_session_close(struct atsi_session *s);
+/* Waits until weights are no longer rearranged in the background (load.pack = auto): from then on
+ * speed is steady, and the same tokens give the same bits.  cancel: may be NULL; non-zero ends the
+ * wait.  ATSI_EINTR. */
+ATSI_EXPORT int atsi_session_settle(struct atsi_session *s, const volatile int *cancel,
+                                    struct atsi_err *err);
 /* out->struct_size set by the caller. */
 ATSI_EXPORT void atsi_session_info(const struct atsi_session *s, struct atsi_session_info *out);
+
+/* Accelerator memory while the session lives: `vram` as memory.vram says it ("auto", "6GiB", "80%",
+ * "30%m").  Weights are placed again before the next round; answers do not change.  Without an
+ * accelerator it has no effect.  ATSI_ECONF: not such a value.  [any thread] */
+ATSI_EXPORT int atsi_session_set_budget(struct atsi_session *s, const char *vram,
+                                        struct atsi_err *err);
+/* Files and environment may say something else by now: every session reads memory.* again before
+ * its next round.  What is wrong is logged, and the budget stays.  [any thread; signal handlers] */
+ATSI_EXPORT void atsi_settings_changed(void);
 
 /* Receives logits[n_vocab] of the token at position `pos`, in order.  [borrowed for the call] */
 typedef int atsi_logits_fn(void *ctx, uint32_t pos, const float *logits);

@@ -199,7 +199,7 @@ static void gemm_panel_32(const struct panel_few *few, panel_tile_fn *tile, uint
                           size_t ys)
 {
     const size_t bytes = (size_t)atsi_panel_bytes(type, x->k);
-    if (x->n_tok < PANEL_MANY_TOKENS)
+    if (x->n_tok < few->many)
         panel_few_tokens(few, w, bytes, n_panels, x, y, ys);
     else
         panel_many_tokens(tile, w, bytes, n_panels, x->k / 32, PANEL_UNITS * UNIT_BLOCKS, x, y, ys);
@@ -227,7 +227,7 @@ static void q4_0_tile(const struct panel_tile *g)
 static void panel_q4_0_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q4_0_one_token, q4_0_two_tokens};
+    static const struct panel_few few = {q4_0_one_token, q4_0_two_tokens, 6};
     gemm_panel_32(&few, q4_0_tile, type, w, n_panels, x, y, ys);
 }
 
@@ -249,7 +249,7 @@ static void q4_1_tile(const struct panel_tile *g)
 static void panel_q4_1_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q4_1_one_token, q4_1_two_tokens};
+    static const struct panel_few few = {q4_1_one_token, q4_1_two_tokens, 6};
     gemm_panel_32(&few, q4_1_tile, type, w, n_panels, x, y, ys);
 }
 
@@ -271,7 +271,7 @@ static void q5_0_tile(const struct panel_tile *g)
 static void panel_q5_0_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q5_0_one_token, q5_0_two_tokens};
+    static const struct panel_few few = {q5_0_one_token, q5_0_two_tokens, 6};
     gemm_panel_32(&few, q5_0_tile, type, w, n_panels, x, y, ys);
 }
 
@@ -293,7 +293,7 @@ static void q5_1_tile(const struct panel_tile *g)
 static void panel_q5_1_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q5_1_one_token, q5_1_two_tokens};
+    static const struct panel_few few = {q5_1_one_token, q5_1_two_tokens, 6};
     gemm_panel_32(&few, q5_1_tile, type, w, n_panels, x, y, ys);
 }
 
@@ -315,7 +315,7 @@ static void q8_0_tile(const struct panel_tile *g)
 static void panel_q8_0_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q8_0_one_token, q8_0_two_tokens};
+    static const struct panel_few few = {q8_0_one_token, q8_0_two_tokens, 6};
     gemm_panel_32(&few, q8_0_tile, type, w, n_panels, x, y, ys);
 }
 
@@ -337,7 +337,7 @@ static void iq4_nl_tile(const struct panel_tile *g)
 static void panel_iq4_nl_avx512(uint32_t type, const void *w, uint32_t n_panels,
                                 const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {iq4_nl_one_token, iq4_nl_two_tokens};
+    static const struct panel_few few = {iq4_nl_one_token, iq4_nl_two_tokens, 6};
     gemm_panel_32(&few, iq4_nl_tile, type, w, n_panels, x, y, ys);
 }
 
@@ -359,7 +359,7 @@ static void mxfp4_tile(const struct panel_tile *g)
 static void panel_mxfp4_avx512(uint32_t type, const void *w, uint32_t n_panels,
                                const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {mxfp4_one_token, mxfp4_two_tokens};
+    static const struct panel_few few = {mxfp4_one_token, mxfp4_two_tokens, 6};
     gemm_panel_32(&few, mxfp4_tile, type, w, n_panels, x, y, ys);
 }
 

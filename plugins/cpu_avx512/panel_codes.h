@@ -105,12 +105,10 @@ CPU_INLINE __m512i keep(__m512i v, const int bits)
     return _mm512_and_si512(v, _mm512_set1_epi8((char)bits));
 }
 
-/* The 16-entry table of a type as codes (value + zero), repeated in every lane. */
 CPU_INLINE __m512i panel_table(const int type)
 {
-    const int8_t *values = type == ATSI_TYPE_MXFP4 ? atsi_mxfp4_values : atsi_iq4_values;
-    __m128i t = _mm_loadu_si128((const __m128i *)(const void *)values);
-    return _mm512_broadcast_i32x4(_mm_add_epi8(t, _mm_set1_epi8((char)panel_forms[type].zero)));
+    return code_table(type == ATSI_TYPE_MXFP4 ? atsi_mxfp4_values : atsi_iq4_values,
+                      panel_forms[type].zero);
 }
 
 /* Two registers from a chunk of nibbles; fifth: the chunk of their fifth bits, or NULL. */

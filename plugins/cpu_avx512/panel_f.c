@@ -142,7 +142,7 @@ static void gemm_panel_f(const struct panel_few *few, panel_tile_fn *tile, uint3
                          size_t ys)
 {
     const size_t bytes = (size_t)atsi_panel_bytes(type, x->k);
-    if (x->n_tok < PANEL_MANY_TOKENS)
+    if (x->n_tok < few->many)
         panel_few_tokens(few, w, bytes, n_panels, x, y, ys);
     else
         panel_many_tokens(tile, w, bytes, n_panels, x->k, STEP_COLUMNS, x, y, ys);
@@ -170,7 +170,7 @@ static void f32_tile(const struct panel_tile *g)
 static void panel_f32_avx512(uint32_t type, const void *w, uint32_t n_panels,
                              const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {f32_one_token, f32_two_tokens};
+    static const struct panel_few few = {f32_one_token, f32_two_tokens, 4};
     gemm_panel_f(&few, f32_tile, type, w, n_panels, x, y, ys);
 }
 
@@ -192,7 +192,7 @@ static void f16_tile(const struct panel_tile *g)
 static void panel_f16_avx512(uint32_t type, const void *w, uint32_t n_panels,
                              const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {f16_one_token, f16_two_tokens};
+    static const struct panel_few few = {f16_one_token, f16_two_tokens, 4};
     gemm_panel_f(&few, f16_tile, type, w, n_panels, x, y, ys);
 }
 
@@ -214,7 +214,7 @@ static void bf16_tile(const struct panel_tile *g)
 static void panel_bf16_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {bf16_one_token, bf16_two_tokens};
+    static const struct panel_few few = {bf16_one_token, bf16_two_tokens, 4};
     gemm_panel_f(&few, bf16_tile, type, w, n_panels, x, y, ys);
 }
 

@@ -7,108 +7,8 @@
 #define ATSI_CPU_AVX512_PANEL_K_H
 
 #include "gemm_k.h"
+#include "panel_scales.h"
 #include "panel_walk.h"
-
-/* ---------------------------------------------------------------- scales */
-/* Where scales and mins of a super-block come from, in one panel.  Registers are short: what can be
- * read again is not kept. */
-struct panel_scales {
-    const uint8_t *head, *chunks;
-    __m512i
-        six[2];   /* six-bit scales of eight sub-blocks: byte b of the dwords of six[i]: 4 i + b */
-    __m512i m[4]; /* mins likewise */
-};
-
-CPU_INLINE __m512i scale_chunk(const struct panel_scales *o, const int i)
-{
-    return _mm512_loadu_si512(o->chunks + 64 * i);
-}
-
-/* Scales and mins of six bits each in twelve bytes (docs/formats.md): Q4_K, Q5_K. */
-CPU_INLINE void scales_six(struct panel_scales *o)
-{
-    const __m512i w0 = scale_chunk(o, 0), w1 = scale_chunk(o, 1), w2 = scale_chunk(o, 2);
-    o->six[0] = keep(w0, 63);
-    o->m[0] = keep(w1, 63);
-    o->six[1] = with_bits(keep(w2, 15), _mm512_srli_epi16(w0, 2), 48);
-    o->m[1] = with_bits(keep(_mm512_srli_epi16(w2, 4), 15), _mm512_srli_epi16(w1, 2), 48);
-}
-
-/* Scales of Q3_K, less 32: byte b of the dwords is sub-block 4 i + b's. */
-CPU_INLINE __m512i scales_q3(const struct panel_scales *o, const int i)
-{
-    __m512i low = scale_chunk(o, i % 2), high = scale_chunk(o, 2);
-    if (i >= 2)
-        low = _mm512_srli_epi16(low, 4);
-    high =
-        i < 2 ? _mm512_slli_epi16(high, i == 0 ? 4 : 2) : _mm512_srli_epi16(high, i == 2 ? 0 : 2);
-    return _mm512_sub_epi8(with_bits(keep(low, 15), high, 48), _mm512_set1_epi8(32));
-}
-
-/* head, body: of the super-block in one panel. */
-CPU_INLINE void panel_scales(const int type, const uint8_t *head, const uint8_t *body,
-                             struct panel_scales *o)
-{
-    o->head = head;
-    o->chunks = body;
-    _mm_prefetch((const char *)head + PANEL_AHEAD, _MM_HINT_T1);
-    CPU_UNROLL
-    for (int i = 0; i < panel_forms[type].scale_chunks; i++)
-        _mm_prefetch((const char *)body + 64 * i + PANEL_AHEAD, _MM_HINT_T1);
-    if (type == ATSI_TYPE_Q4_K || type == ATSI_TYPE_Q5_K)
-        scales_six(o);
-    if (type == ATSI_TYPE_Q2_K) {
-        CPU_UNROLL
-        for (int i = 0; i < 4; i++)
-            o->m[i] = keep(_mm512_srli_epi16(scale_chunk(o, i), 4), 15);
-    }
-}
-
-/* Scale of sub-block j of IQ4_XS: four low bits in one chunk, two upper ones in the head. */
-CPU_INLINE __m512i scale_iq4_xs(const struct panel_scales *o, const unsigned j)
-{
-    const __m512i high =
-        _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(o->head + 32)));
-    __m512i v =
-        _mm512_and_si512(_mm512_srli_epi32(scale_chunk(o, 0), 4 * j), _mm512_set1_epi32(15));
-    v = _mm512_ternarylogic_epi32(v,
-                                  j < 2 ? _mm512_slli_epi32(high, j < 2 ? 4 - 2 * j : 0)
-                                        : _mm512_srli_epi32(high, j < 2 ? 0 : 2 * j - 4),
-                                  _mm512_set1_epi32(48), 0xf8);
-    return _mm512_sub_epi32(v, _mm512_set1_epi32(32));
-}
-
-/* Scale of sub-block g as dwords. */
-CPU_INLINE __m512i scale_of(const int type, const struct panel_scales *o, const int g)
-{
-    const unsigned at = 8 * ((unsigned)g % 4);
-    switch (type) {
-    case ATSI_TYPE_Q2_K:
-        return _mm512_and_si512(_mm512_srli_epi32(scale_chunk(o, g / 4), at),
-                                _mm512_set1_epi32(15));
-    case ATSI_TYPE_Q3_K:
-        return byte_of_dword(scales_q3(o, g / 4), (unsigned)g % 4);
-    case ATSI_TYPE_Q6_K:
-        return byte_of_dword(scale_chunk(o, g / 4), (unsigned)g % 4);
-    case ATSI_TYPE_IQ4_XS:
-        return scale_iq4_xs(o, (unsigned)g);
-    default:
-        if (at == 24)
-            return _mm512_srli_epi32(o->six[g / 4], 24);
-        return _mm512_and_si512(_mm512_srli_epi32(o->six[g / 4], at), _mm512_set1_epi32(255));
-    }
-}
-
-/* Mins of sub-blocks (of 16 elements) 2 j and 2 j + 1 as pairs of words. */
-CPU_INLINE __m512i min_pair(const int type, const struct panel_scales *o, const int j)
-{
-    const int wide = panel_forms[type].group == 32; /* one min for both */
-    const int a = wide ? j : 2 * j, b = wide ? j : 2 * j + 1;
-    const int pick = (int)(0x80008000u | (unsigned)(a % 4) | (unsigned)(b % 4) << 16);
-    const __m512i at = _mm512_broadcast_i32x4(
-        _mm_set_epi32(pick + 0x000c000c, pick + 0x00080008, pick + 0x00040004, pick));
-    return _mm512_shuffle_epi8(o->m[a / 4], at);
-}
 
 /* ---------------------------------------------------------------- few tokens */
 /* What the sums of each sub-block start from: -zero times the sum of its activations, weighted as
@@ -392,7 +292,7 @@ static void gemm_panel_k(const struct panel_few *few, panel_tile_fn *tile, uint3
                          size_t ys)
 {
     const size_t bytes = (size_t)atsi_panel_bytes(type, x->k);
-    if (x->n_tok < PANEL_MANY_TOKENS)
+    if (x->n_tok < few->many)
         panel_few_tokens(few, w, bytes, n_panels, x, y, ys);
     else
         panel_many_tokens(tile, w, bytes, n_panels, x->k / SUPER, PANEL_SUPERS, x, y, ys);
@@ -420,7 +320,7 @@ static void q2_k_tile(const struct panel_tile *g)
 static void panel_q2_k_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q2_k_one_token, q2_k_two_tokens};
+    static const struct panel_few few = {q2_k_one_token, q2_k_two_tokens, 4};
     gemm_panel_k(&few, q2_k_tile, type, w, n_panels, x, y, ys);
 }
 
@@ -442,7 +342,7 @@ static void q3_k_tile(const struct panel_tile *g)
 static void panel_q3_k_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q3_k_one_token, q3_k_two_tokens};
+    static const struct panel_few few = {q3_k_one_token, q3_k_two_tokens, 4};
     gemm_panel_k(&few, q3_k_tile, type, w, n_panels, x, y, ys);
 }
 
@@ -464,7 +364,7 @@ static void q4_k_tile(const struct panel_tile *g)
 static void panel_q4_k_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q4_k_one_token, q4_k_two_tokens};
+    static const struct panel_few few = {q4_k_one_token, q4_k_two_tokens, 6};
     gemm_panel_k(&few, q4_k_tile, type, w, n_panels, x, y, ys);
 }
 
@@ -486,7 +386,7 @@ static void q5_k_tile(const struct panel_tile *g)
 static void panel_q5_k_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q5_k_one_token, q5_k_two_tokens};
+    static const struct panel_few few = {q5_k_one_token, q5_k_two_tokens, 6};
     gemm_panel_k(&few, q5_k_tile, type, w, n_panels, x, y, ys);
 }
 
@@ -508,7 +408,7 @@ static void q6_k_tile(const struct panel_tile *g)
 static void panel_q6_k_avx512(uint32_t type, const void *w, uint32_t n_panels,
                               const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {q6_k_one_token, q6_k_two_tokens};
+    static const struct panel_few few = {q6_k_one_token, q6_k_two_tokens, 6};
     gemm_panel_k(&few, q6_k_tile, type, w, n_panels, x, y, ys);
 }
 
@@ -530,7 +430,7 @@ static void iq4_xs_tile(const struct panel_tile *g)
 static void panel_iq4_xs_avx512(uint32_t type, const void *w, uint32_t n_panels,
                                 const struct cpu_act *x, float *y, size_t ys)
 {
-    static const struct panel_few few = {iq4_xs_one_token, iq4_xs_two_tokens};
+    static const struct panel_few few = {iq4_xs_one_token, iq4_xs_two_tokens, 6};
     gemm_panel_k(&few, iq4_xs_tile, type, w, n_panels, x, y, ys);
 }
 

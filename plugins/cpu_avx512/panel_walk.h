@@ -16,10 +16,9 @@
 #include "panel_codes.h"
 #include "rows.h"
 
-#define PANEL_FAR_K 2048    /* rows up to this length: each stream in its own half */
-#define PANEL_MANY_TOKENS 4 /* from here on unpacking pays */
-#define PANEL_GROUP 16      /* panels that share the activations in the second cache */
-#define PANEL_TOKENS 512    /* tokens of a pass: their columns are 256 KiB at 512 a time */
+#define PANEL_FAR_K 2048 /* rows up to this length: each stream in its own half */
+#define PANEL_GROUP 16   /* panels that share the activations in the second cache */
+#define PANEL_TOKENS 512 /* tokens of a pass: their columns are 256 KiB at 512 a time */
 
 /* Where few tokens' activations are read: plain pointers that walk along, as gcc 12 makes of sums
  * of base and index an instruction each. */
@@ -31,7 +30,7 @@ struct few_act {
 
 CPU_INLINE struct few_act few_act_at(const struct cpu_act *x, uint32_t t, const int n)
 {
-    struct few_act a;
+    struct few_act a = {{NULL}, {NULL}, {NULL}};
     CPU_UNROLL
     for (int i = 0; i < n; i++) {
         a.q[i] = x->q + (t + (uint32_t)i) * x->q_stride;
@@ -59,6 +58,7 @@ typedef void panel_few_fn(const uint8_t *w, size_t apart, const struct cpu_act *
 
 struct panel_few {
     panel_few_fn *one_token, *two_tokens;
+    uint32_t many; /* from so many tokens on unpacking pays */
 };
 
 static void panel_few_tokens(const struct panel_few *f, const uint8_t *w, size_t bytes,

@@ -39,6 +39,19 @@ CPU_INLINE __m512i broadcast_i32(const void *p)
     return _mm512_set1_epi32(v);
 }
 
+/* Sign-extended byte b of each dword. */
+CPU_INLINE __m512i byte_of_dword(__m512i v, const unsigned b)
+{
+    return _mm512_srai_epi32(_mm512_slli_epi32(v, 24 - 8 * b), 24);
+}
+
+/* The 16-entry table of a type as codes (value + zero), repeated in every lane. */
+CPU_INLINE __m512i code_table(const int8_t *values, const int zero)
+{
+    __m128i t = _mm_loadu_si128((const __m128i *)(const void *)values);
+    return _mm512_broadcast_i32x4(_mm_add_epi8(t, _mm_set1_epi8((char)zero)));
+}
+
 /* Sixteen floats at p, or those of the mask m. */
 CPU_INLINE __m512 load_lanes(const float *p, const int full, __mmask16 m)
 {

@@ -28,6 +28,7 @@
 struct gemm_case {
     cpu_gemm_fn *fn;          /* NULL: a product on panels */
     cpu_gemm_panel_fn *panel; /* rows are a multiple of 16, without gaps */
+    cpu_gemm_fn *same;        /* of a product on panels: one on rows with the same bits, or NULL */
     uint32_t type, k, n_rows, n_tok;
     size_t w_gap, y_gap; /* bytes between rows of w, floats between rows of y */
     enum ck_mode mode;
@@ -213,6 +214,26 @@ done:
     ck_mem_close(&again);
 }
 
+/* The layout of weights may change between two tokens. */
+static void check_layouts(struct ck *c, const struct gemm_case *g, const struct weights *w,
+                          const struct cpu_act *x, const float *y, size_t y_stride)
+{
+    struct gemm_case rows = *g;
+    struct ck_mem again = ck_mem_open((size_t)g->n_tok * g->n_rows * sizeof(float), 4);
+    float *p = (float *)(void *)again.data;
+    rows.fn = g->same;
+    product(&rows, w, 0, g->n_rows, x, p, g->n_rows);
+    for (uint32_t t = 0; t < g->n_tok; t++)
+        for (uint32_t r = 0; r < g->n_rows; r++)
+            if (!same_bits(p[(size_t)t * g->n_rows + r], y[t * y_stride + r])) {
+                ck_fail(c, "element [%u][%u] is %a, %a with weights in rows", t, r,
+                        (double)y[t * y_stride + r], (double)p[(size_t)t * g->n_rows + r]);
+                goto done;
+            }
+done:
+    ck_mem_close(&again);
+}
+
 static struct weights open_weights(struct ck *c, const struct gemm_case *g)
 {
     size_t row = (size_t)atsi_row_bytes(g->type, g->k), stride = row + g->w_gap;
@@ -255,6 +276,8 @@ static void gemm_case(struct ck *c, const void *arg)
     ck_mem_around(c, &y, "y");
     check_cuts(c, g, &w, &x.act, out, y_stride);
     check_row_cuts(c, g, &w, &x.act, out, y_stride);
+    if (g->same != NULL)
+        check_layouts(c, g, &w, &x.act, out, y_stride);
     ck_act_check(c, &x);
     close_weights(c, &w);
     ck_mem_close(&y);
@@ -331,7 +354,7 @@ void ck_gemm(struct ck *c, cpu_gemm_fn *fn, uint32_t type)
                                       .mode = m % 2 == 0 ? CK_RANDOM : CK_OUTLIERS});
 }
 
-void ck_gemm_panel(struct ck *c, cpu_gemm_panel_fn *fn, uint32_t type)
+void ck_gemm_panel(struct ck *c, cpu_gemm_panel_fn *fn, cpu_gemm_fn *rows, uint32_t type)
 {
     uint32_t elems = atsi_type_info(type)->block_elems;
     struct counts counts = counts_of(type);
@@ -339,6 +362,7 @@ void ck_gemm_panel(struct ck *c, cpu_gemm_panel_fn *fn, uint32_t type)
     for (int mode = 0; mode < CK_N_MODES; mode++)
         for (size_t s = 0; s < n_small; s++, i++)
             one(c, (struct gemm_case){.panel = fn,
+                                      .same = rows,
                                       .type = type,
                                       .k = counts.of[i % counts.n] * elems,
                                       .n_rows = small_panels[s].n_panels * ATSI_PANEL_ROWS,
@@ -348,6 +372,7 @@ void ck_gemm_panel(struct ck *c, cpu_gemm_panel_fn *fn, uint32_t type)
     for (uint32_t m = 0; m < sizeof model_k / sizeof model_k[0]; m++)
         if (model_k[m] % elems == 0)
             one(c, (struct gemm_case){.panel = fn,
+                                      .same = rows,
                                       .type = type,
                                       .k = model_k[m],
                                       .n_rows = (1 + m % 3) * ATSI_PANEL_ROWS,

@@ -499,9 +499,11 @@ uint32_t ck_wrong(struct ck *c)
         missed += expect_failure(c, wrong_gemm[i].name);
     }
     for (size_t i = 0; i < sizeof wrong_panel / sizeof wrong_panel[0]; i++) {
-        ck_gemm_panel(c, wrong_panel[i].fn, ATSI_TYPE_MXFP4);
+        ck_gemm_panel(c, wrong_panel[i].fn, NULL, ATSI_TYPE_MXFP4);
         missed += expect_failure(c, wrong_panel[i].name);
     }
+    ck_gemm_panel(c, panel_product, depends_on_company, ATSI_TYPE_Q4_K);
+    missed += expect_failure(c, "other bits in panels than in rows");
     ck_dequant(c, dequant_next, ATSI_TYPE_Q6_K);
     missed += expect_failure(c, "dequantizes with a last-bit error");
     ck_quant(c, quant_truncates, 32);

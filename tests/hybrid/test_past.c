@@ -177,12 +177,52 @@ static void files_are_exchanged(void **state)
     each(exchange);
 }
 
+/* ---------------------------------------------------------------- another budget */
+static void change(struct pair *p, const char *name)
+{
+    static const char *const budgets[] = {"20%m", "100%m", "60%m", "5%m"};
+    struct atsi_err err = ATSI_ERR_INIT;
+    go_on(p, 0, N_FIRST, name);
+    for (uint32_t b = 0; b < 4; b++) {
+        uint64_t before = hr_info(p->s[1]).accel_weights;
+        assert_int_equal(atsi_session_set_budget(p->s[1], budgets[b], &err), ATSI_OK);
+        go_on(p, 40, N_MORE, name);
+        if (b == 1)
+            assert_true(hr_info(p->s[1]).accel_weights > before);
+        assert_string_equal(hr_info(p->s[1]).accel, "twin");
+    }
+}
+
+static void budgets_change_on_the_way(void **state)
+{
+    (void)state;
+    each(change);
+}
+
+static void a_budget_of_nothing_ends_it(void **state)
+{
+    struct atsi_err err = ATSI_ERR_INIT;
+    struct pair p;
+    (void)state;
+    open_pair(&p, "qwen35moe", half);
+    go_on(&p, 0, N_FIRST, "before");
+    assert_int_equal(atsi_session_set_budget(p.s[1], "0", &err), ATSI_OK);
+    for (int k = 0; k < 2; k++) /* states are computed again, in chunks from the start */
+        assert_int_equal(atsi_session_truncate(p.s[k], 0, &err), ATSI_OK);
+    go_on(&p, 0, N_FIRST, "after");
+    assert_string_equal(hr_info(p.s[1]).accel, "");
+    assert_int_equal(hr_info(p.s[1]).n_fallbacks, 1);
+    close_pair(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_past_is_cut),
         cmocka_unit_test(checkpoints_lead_back),
         cmocka_unit_test(files_are_exchanged),
+        cmocka_unit_test(budgets_change_on_the_way),
+        cmocka_unit_test(a_budget_of_nothing_ends_it),
     };
     return cmocka_run_group_tests(tests, hr_enter, hr_leave);
 }

@@ -102,6 +102,7 @@ static void scales_k4(const uint8_t *chunks, uint32_t r, uint32_t j, struct draw
     for (uint32_t i = 0; i < 12; i++)
         s[i] = byte_of(chunks + 64 * (size_t)(i / 4), r, i % 4);
     d->scale = (int32_t)(j < 4 ? s[j] & 63 : (s[j + 4] & 15) + 16 * (s[j - 4] >> 6));
+    /* cppcheck-suppress arrayIndexOutOfBoundsCond ; there are eight: j is 7 at most */
     d->min = (int32_t)(j < 4 ? s[j + 4] & 63 : (s[j + 4] >> 4) + 16 * (s[j] >> 6));
 }
 
