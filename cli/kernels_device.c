@@ -97,16 +97,20 @@ static size_t place(struct remote *r, void *data, size_t bytes, bool back)
     return p->at;
 }
 
-static const struct atsi_tensor *move(struct remote *r, uintptr_t base, const struct atsi_tensor *t,
-                                      bool back)
+static void *spot(unsigned char *base, size_t at)
+{
+    return base != NULL ? base + at : NULL;
+}
+
+static const struct atsi_tensor *move(struct remote *r, unsigned char *base,
+                                      const struct atsi_tensor *t, bool back)
 {
     struct atsi_tensor *there;
     if (t == NULL)
         return NULL;
     there = &r->t[r->n_tensors++];
     *there = *t;
-    there->data =
-        (void *)(base + place(r, t->data, (size_t)(t->row_bytes * t->ne[1] * t->ne[2]), back));
+    there->data = spot(base, place(r, t->data, (size_t)(t->row_bytes * t->ne[1] * t->ne[2]), back));
     return there;
 }
 
@@ -115,8 +119,8 @@ static size_t cache_bytes(const struct atsi_kv *kv, uint32_t type, uint32_t dim)
     return (size_t)(atsi_row_bytes(type, dim) * kv->n_head_kv * kv->n_ctx);
 }
 
-/* The operation with its tensors at `base`; once with 0, to learn the size. */
-static void build(struct remote *r, uintptr_t base, const struct atsi_op *op)
+/* The operation with its tensors at `base`; once with NULL, to learn the size. */
+static void build(struct remote *r, unsigned char *base, const struct atsi_op *op)
 {
     r->n_tensors = r->n_pieces = 0;
     r->bytes = 0;
@@ -132,8 +136,8 @@ static void build(struct remote *r, uintptr_t base, const struct atsi_op *op)
         size_t k = cache_bytes(op->kv, op->kv->type_k, op->kv->head_dim_k);
         size_t v = cache_bytes(op->kv, op->kv->type_v, op->kv->head_dim_v);
         r->kv = *op->kv;
-        r->kv.k = (void *)(base + place(r, op->kv->k, k, true));
-        r->kv.v = (void *)(base + place(r, op->kv->v, v, true));
+        r->kv.k = spot(base, place(r, op->kv->k, k, true));
+        r->kv.v = spot(base, place(r, op->kv->v, v, true));
         r->op.kv = &r->kv;
     }
 }
@@ -158,12 +162,12 @@ static int run_there(struct kernels_backend *b, const struct atsi_op *op, struct
     struct atsi_buf *buf;
     unsigned char *base;
     int rc;
-    build(&r, 0, op);
+    build(&r, NULL, op);
     rc = b->ops->buf_alloc(b->be, ATSI_MEM_DEVICE, r.bytes, &buf, err);
     if (rc != ATSI_OK)
         return rc;
     base = b->ops->buf_ptr(buf);
-    build(&r, (uintptr_t)base, op);
+    build(&r, base, op);
     rc = copy_pieces(b, &r, base, false, err);
     if (rc == ATSI_OK) {
         const struct atsi_op *ops = &r.op;

@@ -94,6 +94,9 @@ struct cuda_pool {
     uint32_t n, cap;
 };
 
+/* Host functions of one copy through the staging ring; freed once all have run. */
+struct cuda_job;
+
 /* ---------------------------------------------------------------- backend */
 struct atsi_backend {
     const struct atsi_host *host;
@@ -109,6 +112,7 @@ struct atsi_backend {
     cudaStream_t clock; /* has never work but `base` */
     cudaEvent_t base;   /* fired at base_ns of the engine's clock */
     uint64_t base_ns;
+    struct cuda_job *jobs; /* staging.c: left when the device was lost */
     bool lost;
     char lost_why[448];
     struct atsi_backend *next; /* open ones */
@@ -127,6 +131,9 @@ bool cuda_is_fatal(cudaError_t e);
 const char *cuda_op_name(uint32_t kind);
 /* The tensor a message names. */
 const char *cuda_op_tensor(const struct atsi_op *op);
+
+/* staging.c: once no host function can run any more */
+void cuda_jobs_free(struct atsi_backend *be);
 
 /* device.c */
 int cuda_probe(const struct atsi_host *host);

@@ -175,6 +175,7 @@ static void release(struct atsi_backend *be, bool shared)
     cuda_clock_close(be);
     if (be->lost && !shared)
         cuda_note(be, cudaDeviceReset(), "resetting the device");
+    cuda_jobs_free(be);
     cuda_vmm_close(be->vmm);
     free(be->ranges.at);
     free(be);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Buffers: device memory, pinned host memory, and reserved ranges of addresses, which are plain
- * device memory where addresses cannot be reserved.  Each one is in the table of known memory.
+ * Buffers: device memory, pinned host memory, and reserved ranges of addresses where the driver has
+ * them (vmm.c).  Each one is in the table of known memory.
  */
 #include "cuda_plugin.h"
 
@@ -73,13 +73,15 @@ int cuda_buf_reserve(struct atsi_backend *be, size_t bytes, struct atsi_buf **ou
                      struct atsi_err *err)
 {
     struct atsi_buf *buf;
-    int rc;
-    if (be->vmm == NULL) /* all of it at once, for good */
-        return cuda_buf_alloc(be, ATSI_MEM_DEVICE, bytes, out, err);
+    int rc = cuda_enter(be, err);
     *out = NULL;
-    rc = cuda_enter(be, err);
     if (rc != ATSI_OK)
         return rc;
+    if (be->vmm == NULL)
+        return atsi_fail(err, ATSI_ENOTSUP,
+                         CUDA_PLUGIN_NAME
+                         ": device %d (%s) has no virtual memory: allocate what is needed",
+                         be->dev.index, be->name);
     buf = calloc(1, sizeof *buf);
     if (buf == NULL)
         return atsi_fail(err, ATSI_ENOMEM, CUDA_PLUGIN_NAME ": out of memory");
@@ -100,11 +102,11 @@ int cuda_buf_commit(struct atsi_backend *be, struct atsi_buf *buf, size_t bytes,
     int rc = cuda_enter(be, err);
     if (rc != ATSI_OK)
         return rc;
-    if (buf->kind == BUF_PINNED || bytes > buf->bytes)
+    if (buf->kind != BUF_REGION || bytes > buf->bytes)
         return atsi_fail(err, ATSI_EINVAL,
                          CUDA_PLUGIN_NAME ": commit of %zu bytes, reserved are %zu", bytes,
-                         buf->kind == BUF_PINNED ? 0 : buf->bytes);
-    return buf->kind == BUF_REGION ? cuda_region_commit(be, buf->region, bytes, err) : ATSI_OK;
+                         buf->kind == BUF_REGION ? buf->bytes : 0);
+    return cuda_region_commit(be, buf->region, bytes, err);
 }
 
 void cuda_buf_free(struct atsi_backend *be, struct atsi_buf *buf)

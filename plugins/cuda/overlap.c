@@ -62,7 +62,7 @@ int cuda_copy_check(const struct atsi_range *ranges, uint32_t n, const struct at
             return rc;
         order[used++] = &ranges[i];
     }
-    qsort((void *)order, used, sizeof order[0], by_dst);
+    qsort((void *)order, used, sizeof(void *), by_dst);
     for (uint32_t i = 1; i < used; i++)
         if (end_of(order[i - 1]->dst, order[i - 1]->bytes) > (uintptr_t)order[i]->dst)
             return overlap(order[i - 1], ranges, "both write the same bytes", order[i], err);

@@ -11,6 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Ranges are kept as numbers, for arithmetic across objects. */
+static void *pointer(uintptr_t address)
+{
+    return (void *)address; /* NOLINT(performance-no-int-to-ptr): it was one */
+}
+
 /* Read-only mappings of files can be pinned for reading alone, on some systems. */
 static cudaError_t pin(struct atsi_backend *be, void *ptr, size_t bytes)
 {
@@ -31,7 +37,7 @@ static cudaError_t pin(struct atsi_backend *be, void *ptr, size_t bytes)
 
 static int pin_piece(struct atsi_backend *be, uintptr_t from, uintptr_t to, struct atsi_err *err)
 {
-    void *ptr = (void *)from;
+    void *ptr = pointer(from);
     cudaError_t e = pin(be, ptr, to - from);
     int rc = cuda_check(be, e, err, "pinning %zu bytes", (size_t)(to - from));
     if (rc == ATSI_ELOST || rc == ATSI_ENOMEM)
@@ -58,7 +64,7 @@ static void unpin(struct atsi_backend *be, uintptr_t from, uintptr_t to)
     uint32_t i = cuda_ranges_find(&be->ranges, from);
     while (i < be->ranges.n && be->ranges.at[i].from < to) {
         struct cuda_range piece = be->ranges.at[i];
-        void *ptr = (void *)piece.from;
+        void *ptr = pointer(piece.from);
         if (piece.mem != CUDA_MEM_REGISTERED || wanted(&be->registered, piece.from, piece.to)) {
             i++;
             continue;
@@ -73,7 +79,7 @@ static int pin_gaps(struct atsi_backend *be, uintptr_t from, uintptr_t to, struc
 {
     while (from < to) {
         size_t bytes = to - from;
-        enum cuda_mem mem = cuda_ranges_kind(&be->ranges, (void *)from, &bytes);
+        enum cuda_mem mem = cuda_ranges_kind(&be->ranges, pointer(from), &bytes);
         if (mem == CUDA_MEM_PAGEABLE) {
             int rc = pin_piece(be, from, from + bytes, err);
             if (rc != ATSI_OK)
@@ -158,7 +164,7 @@ void cuda_host_unregister(struct atsi_backend *be, void *ptr)
 void cuda_host_unregister_all(struct atsi_backend *be)
 {
     while (be->registered.n > 0)
-        cuda_host_unregister(be, (void *)be->registered.key[be->registered.n - 1]);
+        cuda_host_unregister(be, pointer(be->registered.key[be->registered.n - 1]));
     free(be->registered.at);
     free(be->registered.key);
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define MIN_SCRATCH ((size_t)1 << 20)
-#define SCRATCH_ADDRESSES ((size_t)16 << 30) /* reserved, not allocated */
+#define SCRATCH_ADDRESSES ((size_t)2 << 30) /* reserved, not allocated */
 
 /* ---------------------------------------------------------------- looking at ops */
 int cuda_supports(const struct atsi_backend *be, const struct atsi_op *op)

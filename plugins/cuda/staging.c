@@ -51,18 +51,38 @@ static struct cuda_job *new_job(struct cuda_ring *ring, size_t n)
     return job;
 }
 
-/* Frees jobs whose host functions have all run; with `all`, those that never will as well. */
-static void reap(struct cuda_ring *ring, bool all)
+/* Frees jobs whose host functions have all run. */
+static void reap(struct cuda_job **list)
 {
-    struct cuda_job **p = &ring->jobs;
-    while (*p != NULL) {
-        struct cuda_job *job = *p;
+    while (*list != NULL) {
+        struct cuda_job *job = *list;
         /* acquire: after the last use by a host function */
-        if (!all && atomic_load_explicit(&job->left, memory_order_acquire) > 0) {
-            p = &job->next;
+        if (atomic_load_explicit(&job->left, memory_order_acquire) > 0) {
+            list = &job->next;
             continue;
         }
-        *p = job->next;
+        *list = job->next;
+        free(job);
+    }
+}
+
+/* What is left on a device that was lost: functions that may be running or never will.  They stay
+ * until the device has been reset. */
+static void leave_jobs(struct atsi_backend *be, struct cuda_ring *ring)
+{
+    struct cuda_job **end = &ring->jobs;
+    reap(&ring->jobs);
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = be->jobs;
+    be->jobs = ring->jobs;
+}
+
+void cuda_jobs_free(struct atsi_backend *be)
+{
+    while (be->jobs != NULL) {
+        struct cuda_job *job = be->jobs;
+        be->jobs = job->next;
         free(job);
     }
 }
@@ -84,7 +104,7 @@ void cuda_ring_close(struct atsi_backend *be, struct cuda_ring *ring)
     }
     if (ring->base != NULL)
         cuda_note(be, cudaFreeHost(ring->base), "freeing pinned memory");
-    reap(ring, true);
+    leave_jobs(be, ring);
     free(ring);
 }
 
@@ -209,7 +229,7 @@ int cuda_ring_copy(struct atsi_backend *be, struct cuda_ring *ring, cudaStream_t
     struct step s = {.be = be, .ring = ring, .stream = stream, .err = err};
     struct cuda_job *job;
     int rc = ATSI_OK;
-    reap(ring, false);
+    reap(&ring->jobs);
     job = new_job(ring, n);
     if (job == NULL)
         return atsi_fail(err, ATSI_ENOMEM, CUDA_PLUGIN_NAME ": out of memory");

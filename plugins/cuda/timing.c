@@ -112,7 +112,7 @@ static void put_event(struct atsi_backend *be, cudaEvent_t ev)
     struct cuda_pool *p = &be->pool;
     if (p->n == p->cap) {
         uint32_t cap = p->cap == 0 ? 64 : 2 * p->cap;
-        cudaEvent_t *grown = realloc(p->at, cap * sizeof *grown);
+        cudaEvent_t *grown = realloc(p->at, cap * sizeof(void *)); /* what cudaEvent_t is */
         if (grown == NULL) {
             cuda_note(be, cudaEventDestroy(ev), "destroying an event");
             return;
@@ -126,7 +126,8 @@ static void put_event(struct atsi_backend *be, cudaEvent_t ev)
 int cuda_timing_open(struct atsi_backend *be, uint32_t n, uint64_t *out, struct cuda_timing **t,
                      struct atsi_err *err)
 {
-    *t = calloc(1, sizeof **t + ((size_t)n + 1) * sizeof(cudaEvent_t));
+    size_t events = ((size_t)n + 1) * sizeof(void *); /* what cudaEvent_t is */
+    *t = calloc(1, sizeof **t + events);
     if (*t == NULL)
         return atsi_fail(err, ATSI_ENOMEM, CUDA_PLUGIN_NAME ": out of memory");
     (*t)->n = n;

@@ -236,7 +236,7 @@ static int check_request(struct atsi_transfer *tx, uint32_t channel, const struc
     if (rc != ATSI_OK)
         return rc;
     if (req->n_ranges > tx->order_cap) {
-        size_t bytes = req->n_ranges * sizeof tx->order[0];
+        size_t bytes = req->n_ranges * sizeof(void *);
         const struct atsi_range **grown = realloc((void *)tx->order, bytes);
         if (grown == NULL)
             return atsi_fail(err, ATSI_ENOMEM, CUDA_PLUGIN_NAME ": out of memory");

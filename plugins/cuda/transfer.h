@@ -22,9 +22,6 @@ int cuda_copy_check(const struct atsi_range *ranges, uint32_t n, const struct at
 /* staging.c */
 #define CUDA_RING_SLOTS 8u
 
-/* Host functions of one copy; freed once all have run. */
-struct cuda_job;
-
 struct cuda_ring {
     unsigned char *base; /* pinned, CUDA_RING_SLOTS pieces of slot_bytes */
     size_t slot_bytes;

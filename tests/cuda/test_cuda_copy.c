@@ -348,7 +348,7 @@ static void test_slot_reuse(void **state)
     assert_int_equal(gpu_control->set("DELAY", "0"), 0);
     gpu_get(g, y, sum, sizeof y);
     for (int j = 0; j < N; j++)
-        assert_true(y[j] == (float)(ROUNDS * (ROUNDS + 1) / 2));
+        assert_int_equal((int)y[j], ROUNDS * (ROUNDS + 1) / 2);
     g->ops->event_close(arrived);
     g->ops->event_close(used);
     g->ops->buf_free(g->be, dev);

@@ -40,8 +40,11 @@ static int open_all(struct script *s)
         rc = g->ops->buf_alloc(g->be, ATSI_MEM_DEVICE, 3 * N * sizeof(float), &s->dev, &g->err);
     if (rc == ATSI_OK)
         rc = g->ops->buf_alloc(g->be, ATSI_MEM_PINNED, N * sizeof(float), &s->pinned, &g->err);
-    if (rc == ATSI_OK)
-        rc = g->ops->buf_reserve(g->be, (size_t)16 << 20, &s->range, &g->err);
+    if (rc != ATSI_OK)
+        return rc;
+    rc = g->ops->buf_reserve(g->be, (size_t)16 << 20, &s->range, &g->err);
+    if (rc == ATSI_ENOTSUP) /* no virtual memory: goes on without */
+        return ATSI_OK;
     if (rc == ATSI_OK)
         rc = g->ops->buf_commit(g->be, s->range, (size_t)5 << 20, &g->err);
     if (rc == ATSI_OK)
