@@ -211,8 +211,12 @@ static int run_test(struct bench *b, uint32_t n_prompt, uint32_t n_gen, uint32_t
     n = n > depth ? n : depth;
     p.n_ctx = depth + (n_prompt > n_gen ? n_prompt : n_gen);
     rc = atsi_session_open(b->m, &p, &s, &err);
-    if (rc != ATSI_OK)
+    if (rc == ATSI_OK)
+        rc = atsi_session_settle(s, &cli_interrupted, &err);
+    if (rc != ATSI_OK) {
+        atsi_session_close(s);
         return cli_fail_status(rc, &err);
+    }
     ids = calloc(n, sizeof *ids);
     if (ids == NULL) {
         atsi_session_close(s);

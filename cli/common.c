@@ -71,6 +71,13 @@ static void on_signal(int sig)
     cli_interrupted = 1;
 }
 
+/* What the operator changed in the ini is taken up between two rounds. */
+static void on_settings(int sig)
+{
+    (void)sig;
+    atsi_settings_changed();
+}
+
 void cli_exit_on_signal(bool on)
 {
     exit_at_once = on;
@@ -86,6 +93,9 @@ void cli_catch_signals(void)
     (void)sigaction(SIGTERM, &sa, NULL);
     sa.sa_handler = SIG_IGN;
     (void)sigaction(SIGPIPE, &sa, NULL);
+    sa.sa_handler = on_settings;
+    sa.sa_flags = SA_RESTART;
+    (void)sigaction(SIGUSR1, &sa, NULL);
 }
 
 int cli_finish_stdout(int code)

@@ -2,13 +2,16 @@
  *
  * `atsinfer kernels --check`: every operation of a backend on small tensors, against the reference
  * backend.  tests/checkkern is the thorough check of every kernel, with bounds per element; this
- * one is for users, on their machine, through the same interface that models use.
+ * one is for users, on their machine, through the same interface that models use.  Weights are
+ * tried in both layouts.
  */
 #include "cli/kernels_op.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "panel/pack.h"
 
 #define MAX_TENSORS 9
 #define HEADS 6u
@@ -47,6 +50,18 @@ static const struct atsi_tensor *tensor(struct probe *p, uint32_t type, uint64_t
         memset(t->data, 0, (size_t)bytes);
     else
         kernels_fill(type, t->data, (size_t)(ne0 * ne1 * ne2), &p->random);
+    return t;
+}
+
+/* A weight of the packed layout, of any numbers. */
+static const struct atsi_tensor *packed(struct probe *p, const struct atsi_tensor *rows)
+{
+    const struct atsi_panel_matrix m = {rows->type, rows->ne[0], rows->ne[1], rows->ne[2]};
+    struct atsi_tensor *t = &p->t[p->n];
+    (void)tensor(p, rows->type, rows->ne[0], rows->ne[1], rows->ne[2]);
+    t->layout = ATSI_LAYOUT_PANELS;
+    if (t->data != NULL && rows->data != NULL)
+        atsi_panel_convert(&m, 0, atsi_panel_parts(&m), 0, rows->data, t->data);
     return t;
 }
 
@@ -114,6 +129,30 @@ static void build_embed(struct probe *p, uint32_t type, uint32_t k, uint32_t row
     p->op.src[0] = integers(p, 1, rows, 5, 17, 0);
     p->op.weight[0] = tensor(p, type, k, 17, 1);
     p->op.dst[0] = tensor(p, ATSI_TYPE_F32, k, rows, 1);
+}
+
+static void build_matmul_packed(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    build_matmul(p, type, k, rows);
+    p->op.weight[0] = packed(p, p->op.weight[0]);
+}
+
+static void build_exact_packed(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    build_exact(p, type, k, rows);
+    p->op.weight[0] = packed(p, p->op.weight[0]);
+}
+
+static void build_experts_packed(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    build_experts(p, type, k, rows);
+    p->op.weight[0] = packed(p, p->op.weight[0]);
+}
+
+static void build_embed_packed(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    build_embed(p, type, k, rows);
+    p->op.weight[0] = packed(p, p->op.weight[0]);
 }
 
 static void build_norm(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
@@ -294,6 +333,10 @@ static const struct check {
     {"matmul_exact", ATSI_OP_MATMUL, true, 1e-4, build_exact},
     {"matmul_id", ATSI_OP_MATMUL_ID, true, 1e-4, build_experts},
     {"embed", ATSI_OP_EMBED, true, 0, build_embed},
+    {"matmul_panel", ATSI_OP_MATMUL, true, 1e-4, build_matmul_packed},
+    {"exact_panel", ATSI_OP_MATMUL, true, 1e-4, build_exact_packed},
+    {"id_panel", ATSI_OP_MATMUL_ID, true, 1e-4, build_experts_packed},
+    {"embed_panel", ATSI_OP_EMBED, true, 0, build_embed_packed},
     {"rms_norm", ATSI_OP_RMS_NORM, false, 1e-5, build_norm},
     {"norm_parts", ATSI_OP_RMS_NORM, false, 1e-5, build_norm_parts},
     {"rope_table", ATSI_OP_ROPE_TABLE, false, 1e-5, build_rope_table},
@@ -341,13 +384,12 @@ static const struct atsi_tensor *output(const struct probe *p, int i)
 static int run_probe(struct kernels_backend *b, const struct probe *p, struct atsi_err *err)
 {
     const struct atsi_op *op = &p->op;
-    struct atsi_split split = {.struct_size = sizeof split, .n_ops = 1, .ops = &op};
     for (int i = 0; i < 2; i++)
         if (op->dst[i] != NULL) /* NaN: what is not written shows */
             memset(op->dst[i]->data, 0xff, bytes_of(op->dst[i]));
     if (op->state != NULL)
         memcpy(op->state->data, p->state_start, bytes_of(op->state));
-    return b->ops->run(b->queue, &split, err);
+    return kernels_run(b, op, err);
 }
 
 /* The op on both backends. */

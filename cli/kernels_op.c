@@ -23,6 +23,8 @@ int kernels_open(const struct atsi_runtime *rt, const char *name, struct kernels
         rc = out->ops->props(out->be, &props);
     if (rc == ATSI_OK)
         rc = out->ops->queue_open(out->be, &out->queue, err);
+    if (rc == ATSI_OK && props.device_kind == ATSI_DEVICE_GPU)
+        rc = kernels_link_open(rt, out, err);
     if (rc != ATSI_OK) {
         kernels_close(out);
         return rc;
@@ -36,6 +38,7 @@ void kernels_close(struct kernels_backend *b)
     if (b->ops == NULL)
         return;
     b->ops->queue_close(b->queue);
+    kernels_link_close(b);
     b->ops->close(b->be);
     memset(b, 0, sizeof *b);
 }
@@ -114,7 +117,8 @@ int kernels_product_open(struct kernels_product *p, uint32_t type, uint32_t k, u
 {
     uint64_t state = seed;
     size_t bytes;
-    *p = (struct kernels_product){type, k, n_out, rows, n_copies, 0, NULL, NULL, NULL};
+    *p = (struct kernels_product){
+        .type = type, .k = k, .n_out = n_out, .rows = rows, .n_copies = n_copies};
     bytes = weight_bytes(p) * n_copies;
     p->weights = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     p->x = aligned_alloc(64, ((size_t)rows * k * sizeof(float) + 127) / 64 * 64);
@@ -131,8 +135,17 @@ int kernels_product_open(struct kernels_product *p, uint32_t type, uint32_t k, u
     return ATSI_OK;
 }
 
+static void leave_device(struct kernels_product *p)
+{
+    if (p->at != NULL)
+        p->at->ops->buf_free(p->at->be, p->buf);
+    p->at = NULL;
+    p->buf = NULL;
+}
+
 void kernels_product_close(struct kernels_product *p)
 {
+    leave_device(p);
     if (p->weights != NULL)
         (void)munmap(p->weights, weight_bytes(p) * p->n_copies);
     free(p->x);
@@ -156,12 +169,27 @@ static struct atsi_tensor matrix(uint32_t type, uint32_t width, uint32_t rows, v
                                 .name = "kernels"};
 }
 
+/* Where the parts of a product lie behind the start of a device's buffer. */
+static size_t x_at(const struct kernels_product *p)
+{
+    return (weight_bytes(p) * p->n_copies + 255) / 256 * 256;
+}
+
+static size_t y_at(const struct kernels_product *p)
+{
+    return x_at(p) + ((size_t)p->rows * p->k * sizeof(float) + 255) / 256 * 256;
+}
+
 static void build_op(const struct kernels_product *p, struct product_op *o)
 {
+    unsigned char *there = p->buf != NULL ? p->at->ops->buf_ptr(p->buf) : NULL;
+    unsigned char *weights = there != NULL ? there : p->weights;
+    void *x = there != NULL ? (void *)(there + x_at(p)) : p->x;
+    void *y = there != NULL ? (void *)(there + y_at(p)) : p->y;
     *o = (struct product_op){
-        .w = matrix(p->type, p->k, p->n_out, p->weights + weight_bytes(p) * p->next),
-        .x = matrix(ATSI_TYPE_F32, p->k, p->rows, p->x),
-        .y = matrix(ATSI_TYPE_F32, p->n_out, p->rows, p->y)};
+        .w = matrix(p->type, p->k, p->n_out, weights + weight_bytes(p) * p->next),
+        .x = matrix(ATSI_TYPE_F32, p->k, p->rows, x),
+        .y = matrix(ATSI_TYPE_F32, p->n_out, p->rows, y)};
     o->op = (struct atsi_op){.struct_size = sizeof o->op,
                              .kind = ATSI_OP_MATMUL,
                              .n_rows = p->rows,
@@ -177,11 +205,35 @@ int kernels_product_supported(const struct kernels_backend *b, const struct kern
     return b->ops->supports(b->be, &o.op);
 }
 
+/* Puts weights and activations into the device's memory, where they stay. */
+static int enter_device(struct kernels_backend *b, struct kernels_product *p, struct atsi_err *err)
+{
+    unsigned char *there;
+    int rc;
+    if (b->link == NULL || p->at == b)
+        return ATSI_OK;
+    leave_device(p);
+    rc = b->ops->buf_alloc(b->be, ATSI_MEM_DEVICE,
+                           y_at(p) + (size_t)p->rows * p->n_out * sizeof(float), &p->buf, err);
+    if (rc != ATSI_OK)
+        return rc;
+    p->at = b;
+    there = b->ops->buf_ptr(p->buf);
+    rc = kernels_copy(b, there, p->weights, weight_bytes(p) * p->n_copies, err);
+    if (rc == ATSI_OK)
+        rc = kernels_copy(b, there + x_at(p), p->x, (size_t)p->rows * p->k * sizeof(float), err);
+    return rc;
+}
+
 int kernels_product_run(struct kernels_backend *b, struct kernels_product *p, struct atsi_err *err)
 {
     struct product_op o;
     const struct atsi_op *ops[] = {&o.op};
-    struct atsi_split split = {.struct_size = sizeof split, .n_ops = 1, .ops = ops};
+    struct atsi_split split = {
+        .struct_size = sizeof split, .n_ops = 1, .ops = ops, .signal = b->done};
+    int rc = enter_device(b, p, err);
+    if (rc != ATSI_OK)
+        return rc;
     build_op(p, &o);
     p->next = (p->next + 1) % p->n_copies;
     return b->ops->run(b->queue, &split, err);
@@ -209,6 +261,8 @@ int kernels_product_time(const struct atsi_runtime *rt, struct kernels_backend *
             break;
         for (uint32_t i = 0; i < per_sample; i++) {
             int rc = kernels_product_run(b, p, err);
+            if (rc == ATSI_OK && i + 1 == per_sample)
+                rc = kernels_wait(b, err);
             if (rc != ATSI_OK)
                 return rc;
         }

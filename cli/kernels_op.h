@@ -12,25 +12,49 @@ struct kernels_backend {
     struct atsi_backend *be;
     struct atsi_queue *queue;
     char detail[128];
+    /* Of a backend with memory of its own: the way there; else NULL. */
+    const struct atsi_transfer_ops *link_ops;
+    const struct atsi_backend_ops *host_ops;
+    struct atsi_backend *host_be;
+    struct atsi_transfer *link;
+    const struct atsi_channel *const *channels;
+    uint32_t channel;
+    struct atsi_event *done; /* fired by the last work queued */
 };
 
 int kernels_open(const struct atsi_runtime *rt, const char *name, struct kernels_backend *out,
                  struct atsi_err *err);
 void kernels_close(struct kernels_backend *b);
 
+/* kernels_device.c: for kernels_open() and kernels_close(). */
+int kernels_link_open(const struct atsi_runtime *rt, struct kernels_backend *b,
+                      struct atsi_err *err);
+void kernels_link_close(struct kernels_backend *b);
+/* Moves bytes between host memory and that of the device, and waits. */
+int kernels_copy(struct kernels_backend *b, void *dst, const void *src, size_t bytes,
+                 struct atsi_err *err);
+/* Waits for what was queued last. */
+int kernels_wait(struct kernels_backend *b, struct atsi_err *err);
+/* Runs an operation whose tensors are in host memory, and waits for it. */
+int kernels_run(struct kernels_backend *b, const struct atsi_op *op, struct atsi_err *err);
+
 /* out[rows][n_out] = x[rows][k] * n_copies different weights {k, n_out}; each run uses the next. */
 struct kernels_product {
     uint32_t type, k, n_out, rows, n_copies, next;
     unsigned char *weights;
     float *x, *y;
+    /* Their copies on the device that ran the product last; NULL: none. */
+    struct kernels_backend *at;
+    struct atsi_buf *buf;
 };
 
 /* Random weights whose values stay of order one, random activations.  ATSI_ENOMEM. */
 int kernels_product_open(struct kernels_product *p, uint32_t type, uint32_t k, uint32_t n_out,
                          uint32_t rows, uint32_t n_copies, uint64_t seed);
 void kernels_product_close(struct kernels_product *p);
-/* 1: the backend computes this type. */
+/* 1: the backend computes this type.  Before the backend is closed: kernels_product_close(). */
 int kernels_product_supported(const struct kernels_backend *b, const struct kernels_product *p);
+/* Queues a product; kernels_wait() waits for it. */
 int kernels_product_run(struct kernels_backend *b, struct kernels_product *p, struct atsi_err *err);
 
 #define KERNELS_SAMPLES 9

@@ -208,8 +208,12 @@ static int with_model(struct atsi_model *m, const int32_t *ids, uint32_t n)
         return cli_fail(CLI_USAGE, "too many tokens");
     p.n_ctx = n + (uint32_t)n_greedy; /* no more than this run needs */
     rc = atsi_session_open(m, &p, &j.session, &err);
-    if (rc != ATSI_OK)
+    if (rc == ATSI_OK)
+        rc = atsi_session_settle(j.session, &cli_interrupted, &err);
+    if (rc != ATSI_OK) {
+        atsi_session_close(j.session);
         return cli_fail_status(rc, &err);
+    }
     atsi_session_info(j.session, &info);
     j.n_vocab = info.n_vocab;
     if (trace)

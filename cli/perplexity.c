@@ -319,6 +319,8 @@ static int with_model(struct atsi_runtime *rt, struct atsi_model *m, const char 
     if (code == CLI_OK) {
         p.n_ctx = j.n_ctx;
         rc = atsi_session_open(m, &p, &j.session, &err);
+        if (rc == ATSI_OK)
+            rc = atsi_session_settle(j.session, &cli_interrupted, &err);
         code = rc == ATSI_OK ? CLI_OK : cli_fail_status(rc, &err);
     }
     if (code == CLI_OK) {

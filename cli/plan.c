@@ -5,8 +5,11 @@
  */
 #include "cli/plan.h"
 
+#include "atsinfer/simulate.h"
+
 #include "cli/options.h"
 #include "cli/policy_spec.h"
+#include "cli/profile.h"
 #include "cli/profiles.h"
 
 #include <stdlib.h>
@@ -23,7 +26,8 @@ static struct cli_texts pins;
 static const struct cli_option options[] = {
     {.name = "--machine",
      .arg = "FILE",
-     .help = "machine profile (ini, docs/scheduling.md), or the name of a shipped one",
+     .help = "machine profile (ini, docs/scheduling.md), the name of a shipped one, measured costs "
+             "(atsinfer profile -m), or here: this machine, measured if need be",
      .text = &machine},
     {.name = "--shape",
      .arg = "FILE",
@@ -249,6 +253,8 @@ static int run(int argc, char **argv)
         return cli_fail(CLI_USAGE, "unexpected argument \"%.60s\"", argv[1]);
     cli_catch_signals();
     code = fill_params(&p, pin, pattern);
+    if (code == CLI_OK && shape == NULL && strcmp(machine_path, ATSI_MACHINE_HERE) == 0)
+        code = profile_costs_ready(model_path, p.chunk);
     if (code == CLI_OK)
         code = choose_policy();
     if (code == CLI_OK)

@@ -151,9 +151,11 @@ static void print_prediction(const struct plan_show *v)
 int plan_print(const struct plan_show *v)
 {
     const struct atsi_plan_summary *s = v->sum;
-    (void)printf(
-        "Planned on a modelled machine, nothing is measured: %s on %s, policy %s%s, %u items\n\n",
-        s->model, s->machine, s->policy, s->reused != 0 ? " (a saved plan)" : "", s->n_items);
+    (void)printf("Planned %s: %s on %s, policy %s%s, %u items\n\n",
+                 s->measured != 0 ? "with measured costs, rounds are simulated"
+                                  : "on a modelled machine, nothing is measured",
+                 s->model, s->machine, s->policy, s->reused != 0 ? " (a saved plan)" : "",
+                 s->n_items);
     print_items(v);
     print_memory(v);
     print_prediction(v);

@@ -2,9 +2,12 @@
  *
  * `atsinfer profile`: this machine as a profile that `atsinfer simulate` reads.  The CPU and its
  * memory are measured with the kernels that run models here; what an accelerator can do is taken
- * from another profile, or left to be filled in.
+ * from another profile, or left to be filled in.  With -m, the costs of that model's operations on
+ * this machine as well, accelerator included.
  */
 #include "cli/profile.h"
+
+#include "atsinfer/profile.h"
 
 #include "cli/file.h"
 #include "cli/options.h"
@@ -19,10 +22,17 @@
 
 static const char *out_path, *gpu_from, *name, *size_text;
 static int64_t seconds = 5;
-static bool as_json;
+static bool as_json, force, show;
 
 static const struct cli_option options[] = {
-    {.name = "-o|--output", .arg = "FILE", .help = "write here, not to stdout", .text = &out_path},
+    {.name = "-o|--output",
+     .arg = "FILE|md|json",
+     .help = "write the machine profile here, not to stdout; md, json: the model's costs alone",
+     .text = &out_path},
+    {.name = "--force", .help = "measure the model's costs again", .flag = &force},
+    {.name = "--show",
+     .help = "the model's costs as they are kept; nothing is measured",
+     .flag = &show},
     {.name = "--gpu-from",
      .arg = "MACHINE",
      .help = "take what is not measured from this profile: a file, or a shipped one's name",
@@ -212,6 +222,38 @@ static int check_output(void)
     return CLI_OK;
 }
 
+/* The costs of the model's operations: shown, or with the machine profile only brought up to date.
+ */
+static int costs(struct atsi_runtime *rt, bool shown)
+{
+    const char *path = cli_model_path(rt);
+    struct profile_costs_params p = {.force = force, .show = show};
+    struct atsi_profile *made = NULL;
+    char model[PATH_MAX];
+    int code = path != NULL ? CLI_OK : CLI_USAGE;
+    if (code == CLI_OK) {
+        (void)snprintf(model, sizeof model, "%s", path);
+        p.model = model;
+        code = cli_parse_size("--size", size_text, &p.room_bytes);
+    }
+    if (code == CLI_OK)
+        code = profile_costs_open(rt, &p, &made);
+    if (code == CLI_OK && shown)
+        code = profile_costs_print(made, out_path != NULL && strcmp(out_path, "json") == 0);
+    atsi_profile_close(made);
+    return code;
+}
+
+static int show_costs(void)
+{
+    struct atsi_runtime *rt = NULL;
+    int code = cli_runtime(&rt);
+    if (code == CLI_OK)
+        code = costs(rt, true);
+    atsi_runtime_close(rt);
+    return code;
+}
+
 static int profile(struct profile *p)
 {
     struct profile_lines rest = {.n = 0};
@@ -227,6 +269,8 @@ static int profile(struct profile *p)
         code = prepare(p);
     if (code == CLI_OK)
         code = measure(p);
+    if (code == CLI_OK && (force || cli_option_value("model.path") != NULL))
+        code = costs(p->rt, false);
     if (code == CLI_OK)
         code = write_out(p, gpu_from != NULL ? &rest : NULL, gpu_from);
     kernels_close(&p->backend);
@@ -245,12 +289,18 @@ static int run(int argc, char **argv)
         return cli_fail(CLI_USAGE, "unexpected argument \"%.60s\"", argv[1]);
     if (name != NULL && (name[0] == '\0' || strpbrk(name, "\r\n") != NULL || strlen(name) > 90))
         return cli_fail(CLI_USAGE, "--name: expected one line of at most 90 characters");
+    if (force && show)
+        return cli_fail(CLI_USAGE, "--force measures, --show does not: give one");
     cli_catch_signals();
+    if (show ||
+        (out_path != NULL && (strcmp(out_path, "md") == 0 || strcmp(out_path, "json") == 0)))
+        return show_costs();
     return profile(&p);
 }
 
 const struct cli_command cli_cmd_profile = {
     .name = "profile",
-    .summary = "measure this machine for simulate",
-    .usage = "atsinfer profile [-m MODEL] [-o FILE] [--gpu-from MACHINE] [--json]",
+    .summary = "measure this machine, and a model's operations on it",
+    .usage =
+        "atsinfer profile [-m MODEL] [-o FILE|md|json] [--gpu-from MACHINE] [--force | --show]",
     .run = run};

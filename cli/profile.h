@@ -53,6 +53,22 @@ int profile_gemv_open(const struct profile *p, uint32_t type, struct kernels_pro
 /* ---- profile_dram.c: the CPU and a copy, alone and together */
 int profile_dram(struct profile *p);
 
+/* ---- profile_costs.c: the table of a model's operations.  Exit codes; progress on stderr. */
+struct atsi_profile;
+struct profile_costs_params {
+    const char *model; /* file */
+    bool force, show;  /* measure in any case; only what is kept */
+    bool quiet;        /* nothing is said of what is up to date */
+    uint32_t chunk;    /* most tokens of a round; 0: by the settings */
+    uint64_t room_bytes;
+};
+/* For simulate and plan on this machine: measures with progress what is not yet. */
+int profile_costs_ready(const char *model, uint32_t chunk);
+/* [owned by caller: atsi_profile_close] */
+int profile_costs_open(struct atsi_runtime *rt, const struct profile_costs_params *p,
+                       struct atsi_profile **out);
+int profile_costs_print(const struct atsi_profile *p, bool json);
+
 /* ---- profile_out.c */
 /* Lines of another profile for all that is not measured here; NULL for none.  Fails when it lacks
  * what simulate needs. */

@@ -2,6 +2,7 @@
  * Finding shipped machine profiles and model shapes: installed, or in the source tree. */
 #include "cli/profiles.h"
 
+#include "atsinfer/simulate.h"
 #include "cli/options.h"
 
 #include <dirent.h>
@@ -44,6 +45,12 @@ static void list_names(const char *kind, const char *word, char *list, size_t si
     free(entries);
 }
 
+/* "here" is a machine, unless a file has that name. */
+static bool is_here(const char *word)
+{
+    return strcmp(word, ATSI_MACHINE_HERE) == 0 && access(word, F_OK) != 0;
+}
+
 int cli_profile_find(const char *kind, const char *option, const char *word, char out[PATH_MAX])
 {
     char rest[96], list[600], best[64];
@@ -68,13 +75,18 @@ int cli_profile_files(const char *machine, const char *shape, char machine_out[P
     const char *file = cli_option_value("model.path"), *path;
     int n, code;
     if (machine == NULL)
-        return cli_fail(CLI_USAGE, "--machine is needed: a file, or a name such as laptop-rtx3060; "
-                                   "`atsinfer profile` measures this machine");
+        return cli_fail(CLI_USAGE, "--machine is needed: a file, a name such as laptop-rtx3060, or "
+                                   "\"here\" for this machine as measured");
     if (shape == NULL && file == NULL)
         return cli_fail(CLI_USAGE, "-m MODEL or --shape SHAPE is needed");
     if (shape != NULL && file != NULL)
         return cli_fail(CLI_USAGE, "-m and --shape both name a model: give one");
-    code = cli_profile_find("machines", "--machine", machine, machine_out);
+    if (is_here(machine)) {
+        (void)snprintf(machine_out, PATH_MAX, "%s", ATSI_MACHINE_HERE);
+        code = CLI_OK;
+    } else {
+        code = cli_profile_find("machines", "--machine", machine, machine_out);
+    }
     if (code != CLI_OK || shape != NULL)
         return code != CLI_OK ? code : cli_profile_find("models", "--shape", shape, model_out);
     path = cli_find_model(file);

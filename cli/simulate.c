@@ -7,6 +7,7 @@
 
 #include "cli/options.h"
 #include "cli/policy_spec.h"
+#include "cli/profile.h"
 #include "cli/profiles.h"
 
 #include <stdlib.h>
@@ -20,7 +21,8 @@ static bool sustained, no_contention, frozen, told;
 static const struct cli_option options[] = {
     {.name = "--machine",
      .arg = "FILE",
-     .help = "machine profile (ini, docs/scheduling.md), or the name of a shipped one",
+     .help = "machine profile (ini, docs/scheduling.md), the name of a shipped one, measured costs "
+             "(atsinfer profile -m), or here: this machine, measured if need be",
      .text = &machine},
     {.name = "--shape",
      .arg = "FILE",
@@ -220,7 +222,9 @@ static int run(int argc, char **argv)
     if (code != CLI_OK)
         return code;
     cli_catch_signals();
-    return compare(&p);
+    if (strcmp(machine_path, ATSI_MACHINE_HERE) == 0 && model == NULL)
+        code = profile_costs_ready(model_path, p.chunk);
+    return code == CLI_OK ? compare(&p) : code;
 }
 
 const struct cli_command cli_cmd_simulate = {

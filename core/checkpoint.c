@@ -49,12 +49,16 @@ static int copy_run(void *ctx, void *p, size_t bytes, struct atsi_err *err)
     return ATSI_OK;
 }
 
-static void copy_parts(const struct atsi_session *s, const struct atsi_checkpoint *cp, bool back)
+/* Fails with the accelerator alone. */
+static int copy_parts(const struct atsi_session *s, const struct atsi_checkpoint *cp, bool back,
+                      struct atsi_err *err)
 {
     struct walk w = {cp->data, back};
-    for (uint32_t p = 0; p < atsi_session_n_parts(s); p++)
-        (void)atsi_session_part_runs(s, p, copied_from(s, p, cp->n_past), cp->n_past, copy_run, &w,
-                                     NULL); /* copy_run() never fails */
+    int rc = ATSI_OK;
+    for (uint32_t p = 0; p < atsi_session_n_parts(s) && rc == ATSI_OK; p++)
+        rc = atsi_session_part_runs(s, p, copied_from(s, p, cp->n_past), cp->n_past,
+                                    back ? ATSI_ROWS_WRITE : ATSI_ROWS_READ, copy_run, &w, err);
+    return rc;
 }
 
 static bool sum_parts(const struct atsi_session *s, size_t *out)
@@ -74,6 +78,7 @@ int atsi_session_checkpoint(const struct atsi_session *s, struct atsi_checkpoint
 {
     struct atsi_checkpoint *cp = calloc(1, sizeof *cp);
     size_t bytes = 0;
+    int rc;
     *out = NULL;
     if (cp == NULL)
         goto fail;
@@ -90,7 +95,11 @@ int atsi_session_checkpoint(const struct atsi_session *s, struct atsi_checkpoint
     if (cp->tokens == NULL || cp->data == NULL)
         goto fail;
     memcpy(cp->tokens, s->tokens, (size_t)s->n_past * sizeof *cp->tokens);
-    copy_parts(s, cp, false);
+    rc = copy_parts(s, cp, false, err);
+    if (rc != ATSI_OK) {
+        atsi_checkpoint_free(cp);
+        return rc;
+    }
     *out = cp;
     return ATSI_OK;
 fail:
@@ -131,7 +140,13 @@ int atsi_session_restore(struct atsi_session *s, const struct atsi_checkpoint *c
     int rc = check_session(s, cp, err);
     if (rc != ATSI_OK)
         return rc;
-    copy_parts(s, cp, true);
+    rc = copy_parts(s, cp, true, err);
+    if (rc != ATSI_OK) { /* half-written: the past is computed again, without the accelerator */
+        s->n_past = cp->n_past;
+        rc = atsi_session_fall_back(s, "its memory cannot be written", err);
+        if (rc != ATSI_OK)
+            return rc;
+    }
     /* Rows that were in the caches are there still: what could be cut back to, can be. */
     atsi_session_set_past(s, cp->n_past, s->rewind_low);
     return ATSI_OK;

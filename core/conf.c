@@ -37,6 +37,8 @@ struct atsi_conf {
     char **plugins; /* declared plugins, owned */
     size_t n_plugins;
     bool found_here;    /* the file now being read is a ./atsinfer.ini nobody named */
+    char *config_path;  /* owned: of atsi_conf_open, or NULL */
+    char **overrides;   /* owned, ended by NULL */
     char *ignored_path; /* where such a file set plugins.path, owned; NULL: nowhere */
 };
 
@@ -333,6 +335,22 @@ static int read_overrides(struct atsi_conf *c, const char *const *overrides, str
 }
 
 /* ---------------------------------------------------------------- opening */
+static int keep_sources(struct atsi_conf *c, const char *config_path, const char *const *overrides,
+                        struct atsi_err *err)
+{
+    size_t n = 0;
+    while (overrides != NULL && overrides[n] != NULL)
+        n++;
+    c->overrides = calloc(n + 1, sizeof *c->overrides);
+    if (c->overrides == NULL)
+        return no_memory(err);
+    for (size_t i = 0; i < n; i++)
+        if ((c->overrides[i] = strdup(overrides[i])) == NULL)
+            return no_memory(err);
+    c->config_path = config_path != NULL ? strdup(config_path) : NULL;
+    return config_path == NULL || c->config_path != NULL ? ATSI_OK : no_memory(err);
+}
+
 int atsi_conf_open(const char *config_path, const char *const *overrides, struct atsi_conf **out,
                    struct atsi_err *err)
 {
@@ -351,12 +369,19 @@ int atsi_conf_open(const char *config_path, const char *const *overrides, struct
         rc = read_environment(c, err);
     if (rc == ATSI_OK)
         rc = read_overrides(c, overrides, err);
+    if (rc == ATSI_OK)
+        rc = keep_sources(c, config_path, overrides, err);
     if (rc != ATSI_OK) {
         atsi_conf_close(c);
         return rc;
     }
     *out = c;
     return ATSI_OK;
+}
+
+int atsi_conf_reopen(const struct atsi_conf *c, struct atsi_conf **out, struct atsi_err *err)
+{
+    return atsi_conf_open(c->config_path, (const char *const *)c->overrides, out, err);
 }
 
 void atsi_conf_close(struct atsi_conf *c)
@@ -372,6 +397,10 @@ void atsi_conf_close(struct atsi_conf *c)
     }
     for (size_t i = 0; i < c->n_plugins; i++)
         free(c->plugins[i]);
+    for (char **o = c->overrides; o != NULL && *o != NULL; o++)
+        free(*o);
+    free(c->overrides);
+    free(c->config_path);
     free(c->plugins);
     free(c->pending);
     free(c->entries);

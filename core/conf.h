@@ -22,6 +22,8 @@ struct atsi_log;
 int atsi_conf_open(const char *config_path, const char *const *overrides, struct atsi_conf **out,
                    struct atsi_err *err);
 void atsi_conf_close(struct atsi_conf *c); /* NULL is allowed */
+/* The same sources again, as they are now; settings of plugins are not judged.  As conf_open. */
+int atsi_conf_reopen(const struct atsi_conf *c, struct atsi_conf **out, struct atsi_err *err);
 
 /* Declares the parameters of a plugin (its keys become known).  Later duplicates: ATSI_EINVAL. */
 int atsi_conf_declare(struct atsi_conf *c, const char *plugin,

@@ -4,6 +4,8 @@
  */
 #include "core/runtime.h"
 
+#include "core/hybrid/weights.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,8 +94,28 @@ void atsi_model_close(struct atsi_model *m)
 {
     if (m == NULL)
         return;
+    atsi_weights_close(m->weights);
     m->ops->close(m->loaded);
     free(m);
+}
+
+int atsi_model_weights(struct atsi_model *m, struct atsi_weights **out, struct atsi_err *err)
+{
+    int rc = m->weights != NULL ? ATSI_OK : atsi_weights_open(m, &m->weights, err);
+    *out = m->weights;
+    return rc;
+}
+
+bool atsi_model_take_pins(struct atsi_model *m)
+{
+    bool mine = !m->pins_taken;
+    m->pins_taken = true;
+    return mine;
+}
+
+void atsi_model_give_pins(struct atsi_model *m)
+{
+    m->pins_taken = false;
 }
 
 const struct atsi_loaded_info *atsi_model_info(const struct atsi_model *m)

@@ -10,6 +10,8 @@
 #include "core/registry.h"
 #include "core/topo.h"
 
+struct atsi_weights;
+
 #define ATSI_MAX_WORKERS 512u
 
 struct atsi_runtime {
@@ -28,6 +30,15 @@ struct atsi_model {
     struct atsi_runtime *rt; /* [borrowed] */
     const struct atsi_loader_ops *ops;
     struct atsi_loaded *loaded;
+    struct atsi_weights *weights; /* host views, made for the first session that asks; or NULL */
+    bool pins_taken;              /* a session pinned them for its accelerator */
 };
+
+/* The host views of a model's tensors, shared by its sessions: made now if need be.  ATSI_ENOMEM.
+ * [borrowed until the model is closed]  [one thread per model at a time] */
+int atsi_model_weights(struct atsi_model *m, struct atsi_weights **out, struct atsi_err *err);
+/* One session at a time may pin weights: false when another one does. */
+bool atsi_model_take_pins(struct atsi_model *m);
+void atsi_model_give_pins(struct atsi_model *m);
 
 #endif

@@ -7,6 +7,7 @@
  */
 #include "core/select.h"
 
+#include "core/cache_dir.h"
 #include "core/select_measure.h"
 
 #include <stdlib.h>
@@ -75,23 +76,7 @@ static uint32_t list_candidates(const struct atsi_runtime *rt, struct candidate 
 /* ---------------------------------------------------------------- the cache: "KEY NAME" */
 static bool cache_path(char *out, size_t size, bool make)
 {
-    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int n;
-    if (base != NULL && base[0] == '/')
-        n = snprintf(out, size, "%s", base);
-    else if (home != NULL && home[0] == '/')
-        n = snprintf(out, size, "%s/.cache", home);
-    else
-        return false;
-    if (n < 0 || (size_t)n + 32 > size)
-        return false;
-    if (make)
-        (void)mkdir(out, 0700); /* an existing folder is the usual case */
-    (void)snprintf(out + n, size - (size_t)n, "/atsinfer");
-    if (make)
-        (void)mkdir(out, 0700);
-    (void)snprintf(out + n, size - (size_t)n, "/atsinfer/cpu_backend");
-    return true;
+    return atsi_cache_path("", "cpu_backend", make, out, size);
 }
 
 static const struct candidate *cache_read(const struct candidate *c, uint32_t n, uint64_t key)

@@ -6,10 +6,44 @@
  */
 #include "core/session.h"
 
+#include "core/hybrid/hybrid.h"
+#include "core/hybrid/live.h"
+#include "core/hybrid/weights.h"
 #include "core/select.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define LIKELY_TOKENS 64u
+
+static int open_backend(struct atsi_session *s, struct atsi_err *err)
+{
+    int rc = atsi_select_cpu(s->rt, &s->backend_name, &s->be_ops, s->chosen, sizeof s->chosen, err);
+    if (rc == ATSI_OK)
+        rc = s->be_ops->open(&s->rt->host, 0, &s->be, err);
+    if (rc == ATSI_OK) {
+        s->props.struct_size = sizeof s->props;
+        rc = s->be_ops->props(s->be, &s->props);
+    }
+    return rc == ATSI_OK ? s->be_ops->queue_open(s->be, &s->queue, err) : rc;
+}
+
+/* With an accelerator when there is one, else on the CPU alone. */
+static int open_work(struct atsi_session *s, struct atsi_err *err)
+{
+    int rc = atsi_session_tables(s, err);
+    if (rc == ATSI_OK)
+        rc = atsi_hybrid_open(s, &s->hybrid, err);
+    if (rc == ATSI_OK)
+        rc = atsi_session_check_fit(s, err);
+    if (rc == ATSI_OK && s->hybrid == NULL)
+        rc = atsi_session_build(s, err);
+    if (rc == ATSI_OK && s->hybrid == NULL)
+        return atsi_session_open_views(s, err);
+    if (rc == ATSI_OK)
+        atsi_session_reset(s);
+    return rc == ATSI_OK ? atsi_hybrid_pack(s->hybrid, err) : rc;
+}
 
 int atsi_session_open(struct atsi_model *m, const struct atsi_session_params *params,
                       struct atsi_session **out, struct atsi_err *err)
@@ -24,23 +58,15 @@ int atsi_session_open(struct atsi_model *m, const struct atsi_session_params *pa
     s->rt = m->rt;
     s->model = m;
     s->times.struct_size = sizeof s->times;
-    rc = atsi_model_graph(m, &s->g, err);
+    rc = atsi_live_open(&s->live, err);
+    if (rc == ATSI_OK)
+        rc = atsi_model_graph(m, &s->g, err);
     if (rc == ATSI_OK)
         rc = atsi_session_measure(s, params != NULL ? params : &defaults, err);
     if (rc == ATSI_OK)
-        rc = atsi_session_check_fit(s, err);
+        rc = open_backend(s, err);
     if (rc == ATSI_OK)
-        rc = atsi_select_cpu(s->rt, &s->backend_name, &s->be_ops, s->chosen, sizeof s->chosen, err);
-    if (rc == ATSI_OK)
-        rc = s->be_ops->open(&s->rt->host, 0, &s->be, err);
-    if (rc == ATSI_OK) {
-        s->props.struct_size = sizeof s->props;
-        rc = s->be_ops->props(s->be, &s->props);
-    }
-    if (rc == ATSI_OK)
-        rc = s->be_ops->queue_open(s->be, &s->queue, err);
-    if (rc == ATSI_OK)
-        rc = atsi_session_build(s, err);
+        rc = open_work(s, err);
     if (rc != ATSI_OK) {
         atsi_session_close(s);
         return rc;
@@ -57,31 +83,51 @@ void atsi_session_close(struct atsi_session *s)
 {
     if (s == NULL)
         return;
+    atsi_session_close_views(s);
+    atsi_hybrid_close(s->hybrid);
     atsi_session_unbuild(s);
     if (s->be_ops != NULL) {
         s->be_ops->queue_close(s->queue);
         s->be_ops->close(s->be);
     }
+    atsi_live_close(s->live);
     free(s);
 }
+
+int atsi_session_set_budget(struct atsi_session *s, const char *vram, struct atsi_err *err)
+{
+    return atsi_live_set(s->live, vram, err);
+}
+
+/* Callers built with an older header have a smaller struct; the first one had 88 bytes. */
+#define FIRST_INFO_BYTES 88u
 
 void atsi_session_info(const struct atsi_session *s, struct atsi_session_info *out)
 {
     uint64_t logits = (uint64_t)s->out_rows * s->g->n_vocab * sizeof(float);
-    *out = (struct atsi_session_info){.struct_size = sizeof *out,
-                                      .n_ctx = s->n_ctx,
-                                      .chunk = s->chunk,
-                                      .n_vocab = s->g->n_vocab,
-                                      .type_k = s->type_k,
-                                      .type_v = s->type_v,
-                                      .kv_bytes = s->kv_bytes,
-                                      .compute_bytes = s->arena_bytes - logits,
-                                      .logits_bytes = logits,
-                                      .backend = s->backend_name,
-                                      .detail = s->props.detail,
-                                      .chosen = s->chosen,
-                                      .state_bytes = s->state_bytes,
-                                      .can_rewind = atsi_session_can_rewind(s)};
+    size_t room = out->struct_size < FIRST_INFO_BYTES ? FIRST_INFO_BYTES : out->struct_size;
+    struct atsi_session_info all = {.struct_size = sizeof all,
+                                    .n_ctx = s->n_ctx,
+                                    .chunk = s->chunk,
+                                    .n_vocab = s->g->n_vocab,
+                                    .type_k = s->type_k,
+                                    .type_v = s->type_v,
+                                    .kv_bytes = s->kv_bytes,
+                                    .compute_bytes = s->arena_bytes - logits,
+                                    .logits_bytes = logits,
+                                    .backend = s->backend_name,
+                                    .detail = s->props.detail,
+                                    .chosen = s->chosen,
+                                    .state_bytes = s->state_bytes,
+                                    .can_rewind = atsi_session_can_rewind(s),
+                                    .accel = "",
+                                    .accel_detail = "",
+                                    .n_fallbacks = s->n_fallbacks};
+    if (s->hybrid != NULL)
+        atsi_hybrid_info(s->hybrid, &all);
+    if (room < sizeof all)
+        all.struct_size = (uint32_t)room;
+    memcpy(out, &all, all.struct_size);
 }
 
 /* Runs ops [first, first + n) as one split, or one by one when traced. */
@@ -130,6 +176,8 @@ static int run_round(struct atsi_session *s, const struct atsi_eval *req, uint32
                      struct atsi_err *err)
 {
     int rc;
+    if (s->weights != NULL) /* what was packed since is used from now on */
+        (void)atsi_weights_begin(s->weights);
     atsi_session_set_rows(s, rows);
     if (req->want_all == 0 && last) { /* one split for everything: the usual decode step */
         atsi_session_set_output(s, rows - 1, 1);
@@ -141,6 +189,8 @@ static int run_round(struct atsi_session *s, const struct atsi_eval *req, uint32
         if (rc == ATSI_OK && req->want_all != 0)
             rc = output_all(s, req, rows, err);
     }
+    if (s->weights != NULL)
+        atsi_weights_end(s->weights);
     s->have_logits = rc == ATSI_OK && (last || req->want_all != 0);
     return rc;
 }
@@ -194,20 +244,73 @@ static void abandon_round(struct atsi_session *s, uint32_t rows)
     s->n_past = n_past;
 }
 
+int atsi_session_run_main(struct atsi_session *s, const int32_t *ids, uint32_t rows,
+                          struct atsi_err *err)
+{
+    int rc;
+    if (s->weights != NULL)
+        (void)atsi_weights_begin(s->weights);
+    atsi_session_set_rows(s, rows);
+    fill_inputs(s, ids, rows);
+    rc = run_ops(s, 0, s->n_main, err);
+    if (s->weights != NULL)
+        atsi_weights_end(s->weights);
+    return rc;
+}
+
+/* Rounds of the request from `done` on that are like the next one; a last token is followed by
+ * more, or so we guess. */
+static uint32_t rounds_left(const struct atsi_eval *req, uint32_t done, uint32_t rows)
+{
+    return req->n - done == 1 ? LIKELY_TOKENS : (req->n - done) / rows;
+}
+
+static int next_round(struct atsi_session *s, const struct atsi_eval *req, uint32_t done,
+                      uint32_t rows, struct atsi_err *err)
+{
+    bool last = done + rows == req->n;
+    int rc;
+    if (s->hybrid != NULL) {
+        rc = atsi_session_run_hybrid(s, req, req->ids + done, rows, rounds_left(req, done, rows),
+                                     err);
+        if (rc != ATSI_ENODEV) {
+            s->have_logits = rc == ATSI_OK && (last || req->want_all != 0);
+            return rc;
+        }
+    }
+    fill_inputs(s, req->ids + done, rows);
+    return run_round(s, req, rows, last, err);
+}
+
+/* Operations can be watched one by one on the CPU alone. */
+static int leave_accelerator(struct atsi_session *s, struct atsi_err *err)
+{
+    if (s->hybrid == NULL || (s->trace == NULL && !atsi_session_is_broken(s)))
+        return ATSI_OK;
+    return atsi_session_fall_back(
+        s, s->trace != NULL ? "operations are traced on the CPU only" : "it failed", err);
+}
+
+static uint32_t most_rows(const struct atsi_session *s, const struct atsi_eval *req)
+{
+    return s->hybrid != NULL ? atsi_hybrid_max_rows(s->hybrid, req->want_all != 0) : s->chunk;
+}
+
 int atsi_session_eval(struct atsi_session *s, const struct atsi_eval *req, struct atsi_err *err)
 {
     const struct atsi_host *host = &s->rt->host;
     int rc = check_request(s, req, err);
+    if (rc == ATSI_OK)
+        rc = leave_accelerator(s, err);
     for (uint32_t done = 0; rc == ATSI_OK && done < req->n;) {
-        uint32_t rows = req->n - done < s->chunk ? req->n - done : s->chunk;
+        uint32_t most = most_rows(s, req), rows = req->n - done < most ? req->n - done : most;
         uint64_t start = host->now_ns(host->ctx);
         if (req->cancel != NULL && *req->cancel != 0)
             return atsi_fail(err, ATSI_EINTR, "interrupted after %u of %u tokens", done, req->n);
         rc = atsi_pool_set_active(s->rt->pool, rows > 1 ? s->rt->n_prefill : s->rt->n_decode, err);
         if (rc != ATSI_OK)
             break;
-        fill_inputs(s, req->ids + done, rows);
-        rc = run_round(s, req, rows, done + rows == req->n, err);
+        rc = next_round(s, req, done, rows, err);
         if (rc != ATSI_OK) {
             abandon_round(s, rows);
             break;
@@ -223,7 +326,9 @@ int atsi_session_eval(struct atsi_session *s, const struct atsi_eval *req, struc
 
 float *atsi_session_logits(struct atsi_session *s)
 {
-    return s->have_logits ? logits_row(s, 0) : NULL;
+    if (!s->have_logits)
+        return NULL;
+    return s->hybrid != NULL ? atsi_hybrid_logits(s->hybrid, s->last_row) : logits_row(s, 0);
 }
 
 void atsi_session_times(const struct atsi_session *s, struct atsi_session_times *out)

@@ -6,6 +6,8 @@
 #include "core/runtime.h"
 #include "core/values.h"
 
+struct atsi_hybrid; /* hybrid/hybrid.h */
+
 struct atsi_session {
     struct atsi_runtime *rt;    /* [borrowed] */
     struct atsi_model *model;   /* [borrowed] */
@@ -31,10 +33,17 @@ struct atsi_session {
     const struct atsi_op **op_ptrs;  /* [n_nodes] */
     uint32_t n_main;                 /* ops before the output part */
 
+    struct atsi_weights *weights;  /* [borrowed from the model]; NULL: the loader's tensors do */
+    struct atsi_packer *packer;    /* or NULL */
+    struct atsi_live_budget *live; /* hybrid/live.h: asked before each round */
+
     int32_t *tokens; /* [n_ctx], n_past in use */
     uint32_t n_past;
     uint32_t rewind_low; /* truncation reaches positions >= this, and 0 */
     bool have_logits;
+    uint32_t last_row;          /* of the accelerator's logits */
+    struct atsi_hybrid *hybrid; /* NULL: everything is computed on the CPU */
+    uint32_t n_fallbacks;
     struct atsi_session_times times;
     atsi_trace_fn *trace;
     void *trace_ctx;
@@ -57,10 +66,38 @@ bool atsi_kv_part_bytes(const struct atsi_session *s, const struct atsi_graph_kv
 bool atsi_state_bytes(const struct atsi_graph_state *st, size_t *out);
 
 /* session_build.c: memory and ops. */
+/* Tables of tokens, caches and states; once. */
+int atsi_session_tables(struct atsi_session *s, struct atsi_err *err);
 /* Allocates buffers and builds tensors and ops for a graph that was measured.  The caller frees
  * what was built with atsi_session_unbuild(), also after a failure. */
 int atsi_session_build(struct atsi_session *s, struct atsi_err *err);
 void atsi_session_unbuild(struct atsi_session *s);
+
+/* session_pack.c: weights rearranged while the session works (load.pack). */
+/* After the build: ops look at the model's host views, and packing begins.  Fails only for want of
+ * memory or, with load.pack = now, when it was stopped. */
+int atsi_session_open_views(struct atsi_session *s, struct atsi_err *err);
+/* For sessions whose operations are elsewhere: packs what packable marks (atsi_pack_mark), as
+ * load.pack says. */
+int atsi_session_start_packing(struct atsi_session *s, const uint8_t *packable,
+                               struct atsi_err *err);
+void atsi_session_close_views(struct atsi_session *s);
+
+/* session.c */
+/* Runs a round of the main part alone. */
+int atsi_session_run_main(struct atsi_session *s, const int32_t *ids, uint32_t rows,
+                          struct atsi_err *err);
+
+/* session_accel.c: going on without an accelerator. */
+/* True when the accelerator must not be used any more. */
+bool atsi_session_is_broken(const struct atsi_session *s);
+/* Leaves the accelerator: builds what the CPU needs and computes the past again from its tokens.
+ * Logits stay.  why: for the log. */
+int atsi_session_fall_back(struct atsi_session *s, const char *why, struct atsi_err *err);
+/* One round on the accelerator and the CPU; ATSI_ENODEV: it failed, and the session has fallen
+ * back, with nothing of this round done. */
+int atsi_session_run_hybrid(struct atsi_session *s, const struct atsi_eval *req, const int32_t *ids,
+                            uint32_t rows, uint32_t left, struct atsi_err *err);
 
 /* session_past.c: what a session keeps of its past. */
 /* The empty sequence: zero states. */

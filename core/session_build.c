@@ -111,18 +111,31 @@ static void place_states(struct atsi_session *s)
     }
 }
 
-static int alloc_tables(struct atsi_session *s, struct atsi_err *err)
+int atsi_session_tables(struct atsi_session *s, struct atsi_err *err)
 {
     const struct atsi_graph *g = s->g;
-    s->values = calloc(g->n_values, sizeof *s->values);
-    s->views = calloc(g->n_values, sizeof *s->views);
+    if (s->tokens != NULL)
+        return ATSI_OK;
     s->kv = calloc((size_t)g->n_kv + 1, sizeof *s->kv);
     s->states = calloc((size_t)g->n_states + 1, sizeof *s->states);
     s->tokens = calloc(s->n_ctx, sizeof *s->tokens);
+    if (s->kv == NULL || s->states == NULL || s->tokens == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory for the tables of %u positions",
+                         s->n_ctx);
+    return ATSI_OK;
+}
+
+static int alloc_tables(struct atsi_session *s, struct atsi_err *err)
+{
+    const struct atsi_graph *g = s->g;
+    int rc = atsi_session_tables(s, err);
+    if (rc != ATSI_OK)
+        return rc;
+    s->values = calloc(g->n_values, sizeof *s->values);
+    s->views = calloc(g->n_values, sizeof *s->views);
     s->ops = calloc((size_t)g->n_nodes + 1, sizeof *s->ops);
     s->op_ptrs = calloc((size_t)g->n_nodes + 1, sizeof(const struct atsi_op *));
-    if (s->values == NULL || s->views == NULL || s->kv == NULL || s->states == NULL ||
-        s->tokens == NULL || s->ops == NULL || s->op_ptrs == NULL)
+    if (s->values == NULL || s->views == NULL || s->ops == NULL || s->op_ptrs == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "out of memory for the tables of %u operations",
                          g->n_nodes);
     return ATSI_OK;

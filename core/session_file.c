@@ -35,27 +35,28 @@ static int write_run(void *ctx, void *p, size_t bytes, struct atsi_err *err)
 
 /* Visits the rows of a part that a file of head h holds. */
 static int part_runs(const struct atsi_session *s, const struct atsi_session_head *h, uint32_t p,
-                     atsi_run_fn *fn, void *ctx, struct atsi_err *err)
+                     enum atsi_rows how, atsi_run_fn *fn, void *ctx, struct atsi_err *err)
 {
     uint32_t first = atsi_session_part_first(s, p, h->rewind_low);
-    return atsi_session_part_runs(s, p, first, h->n_past, fn, ctx, err);
+    return atsi_session_part_runs(s, p, first, h->n_past, how, fn, ctx, err);
 }
 
 static int fill_sums(const struct atsi_session *s, const void *user, struct atsi_session_head *h,
                      struct atsi_err *err)
 {
     XXH3_state_t *x = XXH3_createState();
+    int rc = ATSI_OK;
     if (x == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "out of memory for a checksum");
     h->tokens_sum = XXH3_64bits(s->tokens, (size_t)h->n_past * sizeof *s->tokens);
     h->user_sum = XXH3_64bits(user, (size_t)h->user_bytes);
-    for (uint32_t p = 0; p < atsi_session_n_parts(s); p++) {
+    for (uint32_t p = 0; p < atsi_session_n_parts(s) && rc == ATSI_OK; p++) {
         (void)XXH3_64bits_reset(x);
-        (void)part_runs(s, h, p, hash_run, x, NULL); /* hash_run() never fails */
+        rc = part_runs(s, h, p, ATSI_ROWS_READ, hash_run, x, err);
         h->parts[p].sum = XXH3_64bits_digest(x);
     }
     (void)XXH3_freeState(x); /* always 0 */
-    return ATSI_OK;
+    return rc;
 }
 
 static int write_all(const struct atsi_session *s, const struct atsi_session_head *h,
@@ -72,7 +73,7 @@ static int write_all(const struct atsi_session *s, const struct atsi_session_hea
     if (rc == ATSI_OK)
         rc = atsi_newfile_write(f, user, (size_t)h->user_bytes, err);
     for (uint32_t p = 0; p < atsi_session_n_parts(s) && rc == ATSI_OK; p++)
-        rc = part_runs(s, h, p, write_run, f, err);
+        rc = part_runs(s, h, p, ATSI_ROWS_READ, write_run, f, err);
     return rc;
 }
 
@@ -262,7 +263,7 @@ static int read_parts(struct load *l, const struct atsi_session *s, struct atsi_
     for (uint32_t p = 0; p < atsi_session_n_parts(s); p++) {
         int rc;
         (void)XXH3_64bits_reset(l->x);
-        rc = part_runs(s, &l->head, p, read_run, l, err);
+        rc = part_runs(s, &l->head, p, ATSI_ROWS_WRITE, read_run, l, err);
         if (rc == ATSI_OK)
             rc = check_again(l, &l->head.parts[p], err);
         if (rc != ATSI_OK)
@@ -292,6 +293,12 @@ static int replace_past(struct load *l, struct atsi_session *s, uint64_t parts_a
     l->at = parts_at;
     atsi_session_reset(s);
     rc = read_parts(l, s, err);
+    if (rc != ATSI_OK && atsi_session_is_broken(s)) { /* the accelerator failed, not the file */
+        rc = atsi_session_fall_back(s, "its memory cannot be written", err);
+        l->at = parts_at;
+        if (rc == ATSI_OK)
+            rc = read_parts(l, s, err);
+    }
     if (rc != ATSI_OK) {
         atsi_session_reset(s); /* states may be half-written */
         return rc;

@@ -3,7 +3,7 @@
  * How far back a session can go.  A KV cache is cut anywhere.  A ring of cells (sliding window) has
  * lost positions that newer ones overwrote; a recurrent state knows only the present.
  */
-#include "core/session.h"
+#include "core/hybrid/hybrid.h"
 
 #include <string.h>
 
@@ -33,7 +33,9 @@ bool atsi_session_can_rewind(const struct atsi_session *s)
 
 void atsi_session_reset(struct atsi_session *s)
 {
-    for (uint32_t i = 0; i < s->g->n_states; i++)
+    if (s->hybrid != NULL) /* when that fails, the accelerator is left before the next round */
+        (void)atsi_hybrid_zero(s->hybrid, NULL);
+    for (uint32_t i = 0; i < s->g->n_states && s->hybrid == NULL; i++)
         memset(s->states[i].data, 0,
                s->states[i].row_bytes * s->states[i].ne[1] * s->states[i].ne[2]);
     s->n_past = 0;

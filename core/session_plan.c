@@ -135,11 +135,17 @@ int atsi_session_check_fit(const struct atsi_session *s, struct atsi_err *err)
     double mib = 1024.0 * 1024.0, have = (double)s->rt->topo->mem_available_bytes / mib;
     /* Owned weights are gone from "available" already; mapped ones come back into it when needed.
      */
+    struct atsi_session_info on = {.struct_size = sizeof on};
     double weights = (double)info->mapped_bytes / mib, kv = (double)s->kv_bytes / mib;
     double compute = (double)(s->arena_bytes + s->state_bytes) / mib;
-    double need = weights + kv + compute;
+    double need;
     uint64_t per_ctx = s->kv_bytes / s->n_ctx;
-    double rest = (have - weights - compute) * mib;
+    double rest;
+    atsi_session_info(s, &on); /* what the accelerator holds, the host need not */
+    weights = fmax(weights - (double)on.accel_weights / mib, 0);
+    kv = fmax(kv - (double)on.accel_caches / mib, 0);
+    need = weights + kv + compute;
+    rest = (have - weights - compute) * mib;
     if (s->rt->topo->mem_available_bytes == 0 || need <= have)
         return ATSI_OK;
     if (per_ctx > 0 && rest > 256.0 * (double)per_ctx)
@@ -181,6 +187,7 @@ int atsi_session_plan(struct atsi_model *m, const struct atsi_session_params *pa
     if (rc == ATSI_OK)
         rc = atsi_session_measure(&s, params != NULL ? params : &defaults, err);
     if (rc == ATSI_OK) {
+        out->struct_size = sizeof *out;
         atsi_session_info(&s, out);
         out->backend = out->detail = out->chosen = "";
     }

@@ -17,14 +17,19 @@ uint32_t atsi_session_part_first(const struct atsi_session *s, uint32_t part, ui
 bool atsi_session_part_bytes(const struct atsi_session *s, uint32_t part, uint32_t first,
                              uint32_t end, size_t *out);
 
-/* One stretch of memory of a part.  Non-zero stops and is returned. */
+/* One stretch of memory of a part, or its copy on the host.  Non-zero stops and is returned. */
 typedef int atsi_run_fn(void *ctx, void *p, size_t bytes, struct atsi_err *err);
+
+/* What fn does with the bytes. */
+enum atsi_rows { ATSI_ROWS_READ, ATSI_ROWS_WRITE };
 
 /* Calls fn for the rows of positions [first, end) of a cache: keys, then values; of each, head
  * after head, position after position.  Positions that share a cell, when a ring is shorter than
  * [first, end), come oldest first, so that writing all of them leaves the newest.  For a state: its
- * values, whole. */
+ * values, whole.  A stretch on an accelerator may come in several pieces.  An error that is not
+ * fn's is the accelerator's (atsi_session_is_broken()). */
 int atsi_session_part_runs(const struct atsi_session *s, uint32_t part, uint32_t first,
-                           uint32_t end, atsi_run_fn *fn, void *ctx, struct atsi_err *err);
+                           uint32_t end, enum atsi_rows how, atsi_run_fn *fn, void *ctx,
+                           struct atsi_err *err);
 
 #endif

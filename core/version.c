@@ -36,6 +36,8 @@ const char *atsi_strerror(int status)
         return "interrupted";
     case ATSI_EFAIL:
         return "check failed";
+    case ATSI_ELOST:
+        return "device lost";
     default:
         return status > 0 ? "success" : "unknown error";
     }

@@ -24,6 +24,8 @@ struct atsi_exec {
     uint32_t n, turn;
     struct atsi_event **step_event; /* [2n] ends of steps */
     struct atsi_event *result, *clock;
+    struct atsi_event
+        *last; /* of the newest work of the accelerator's queue in this round; or NULL */
     struct atsi_event **spare;     /* [slots] for a transfer that was dropped while under way */
     struct atsi_event **slot_free; /* [slots] consumer of what is or was in the slot; NULL: free */
     int32_t *slot_item;            /* [slots] issued, consumer not queued yet; -1: none */
@@ -32,6 +34,8 @@ struct atsi_exec {
     struct atsi_move *ahead; /* [n] transfers issued for the next round, in order */
     uint32_t *ahead_slot;    /* [n] where they went */
     uint32_t n_ahead;
+    uint32_t ahead_phase; /* of the plan that they belong to */
+    bool unmeasured;
     uint64_t *op_ns;      /* [room_ops] */
     uint32_t *op_item;    /* [room_ops] */
     uint64_t *copy_ns;    /* [2n] */
@@ -242,10 +246,14 @@ static int issue(struct walk *w, const struct atsi_move *m, uint32_t turn, uint6
     struct atsi_modelled modelled;
     uint32_t slot = slot_of(w, m, turn);
     uint64_t delay, hold;
-    int rc;
+    int rc = 1;
     if (x->slot_item[slot] >= 0 || (m->router >= 0 && ev->queued[m->router] == 0) ||
         (m->after >= 0 && ev->queued[m->after] == 0))
         return 0;
+    if (m->router >= 0 && w->src->routed != NULL)
+        rc = w->src->routed(w->src->ctx, m->item, false, w->err);
+    if (rc != 1)
+        return rc;
     req.wait = wait;
     req.signal = ev->move[m->item];
     rc = routing_delay(w, m, &delay, &hold);
@@ -256,7 +264,7 @@ static int issue(struct walk *w, const struct atsi_move *m, uint32_t turn, uint6
     if (x->slot_free[slot] != NULL)
         wait[req.n_wait++] = x->slot_free[slot];
     if (rc == ATSI_OK)
-        rc = w->src->move(w->src->ctx, m->item, slot, &req);
+        rc = w->src->move(w->src->ctx, m->item, slot, &req, w->err);
     if (rc == ATSI_OK && req.modelled != NULL) {
         modelled = *req.modelled;
         modelled.delay_ns = delay;
@@ -264,7 +272,11 @@ static int issue(struct walk *w, const struct atsi_move *m, uint32_t turn, uint6
         req.modelled = &modelled;
     }
     if (rc == ATSI_OK)
-        rc = x->d.tx_ops->copyv(x->d.tx, x->d.copy_engine, NULL, &req, w->err);
+        rc = x->d.tx_ops->copyv(x->d.tx,
+                                x->d.weight_queue != NULL ? x->d.copy_kernel : x->d.copy_engine,
+                                x->d.weight_queue, &req, w->err);
+    if (rc == ATSI_OK && x->d.wait_each)
+        rc = wait_for(w, req.signal);
     if (rc != ATSI_OK)
         return rc;
     x->slot_item[slot] = (int32_t)m->item;
@@ -309,6 +321,10 @@ static int drop(struct walk *w, const struct atsi_move *m, uint32_t slot)
     int rc = ATSI_OK;
     if (x->slot_item[slot] != (int32_t)m->item)
         return ATSI_OK;
+    if (x->d.real) { /* the slot's number, and the transfer's ranges, may mean other memory next */
+        x->slot_item[slot] = -1;
+        return wait_for(w, under_way);
+    }
     if (x->slot_free[slot] == *spare) /* dropped twice in a row: the first must be over */
         rc = wait_for(w, *spare);
     *of_item = *spare;
@@ -322,9 +338,11 @@ static int drop(struct walk *w, const struct atsi_move *m, uint32_t slot)
 static int adopt(struct walk *w)
 {
     struct atsi_exec *x = w->x;
+    bool stays = !x->d.real || x->ahead_phase == w->plan->phase;
     uint32_t k = 0;
     int rc = ATSI_OK;
-    while (k < x->n_ahead && k < w->plan->n_moves && same_move(&x->ahead[k], &w->plan->moves[k]))
+    while (stays && k < x->n_ahead && k < w->plan->n_moves &&
+           same_move(&x->ahead[k], &w->plan->moves[k]))
         k++;
     w->next_move = k;
     for (uint32_t i = k; i < x->n_ahead && rc == ATSI_OK; i++)
@@ -334,18 +352,27 @@ static int adopt(struct walk *w)
 }
 
 /* ---------------------------------------------------------------- steps */
+/* A copy in the order of the accelerator's queue. */
+static int queue_copy(struct walk *w, struct atsi_copyv *req)
+{
+    struct atsi_exec *x = w->x;
+    x->last = req->signal;
+    return x->d.tx_ops->copyv(x->d.tx, x->d.copy_kernel, x->d.queue[ATSI_DEVICE_ACCEL], req,
+                              w->err);
+}
+
 static int copy_step(struct walk *w, uint32_t s)
 {
     struct atsi_exec *x = w->x;
-    const struct atsi_step *step = &w->plan->steps[s];
     struct atsi_copyv req = {
         .struct_size = sizeof req, .signal = x->step_event[s], .copy_ns = &x->copy_ns[s]};
-    int rc = w->src->copy(w->src->ctx, step->device, step->first, step->bytes, &req);
+    int rc = w->src->copy(w->src->ctx, w->plan, s, &req, w->err);
     if (rc == ATSI_OK)
-        rc = x->d.tx_ops->copyv(x->d.tx, x->d.copy_kernel, x->d.queue[ATSI_DEVICE_ACCEL], &req,
-                                w->err);
-    if (rc == ATSI_OK && step->device == ATSI_DEVICE_HOST)
+        rc = queue_copy(w, &req);
+    if (rc == ATSI_OK && (w->plan->steps[s].device == ATSI_DEVICE_HOST || x->d.wait_each))
         rc = wait_for(w, x->step_event[s]);
+    if (rc == ATSI_OK && w->src->after != NULL)
+        rc = w->src->after(w->src->ctx, w->plan, s, req.signal, w->err);
     return rc;
 }
 
@@ -367,6 +394,33 @@ static int grow_ops(struct atsi_exec *x, uint32_t n, struct atsi_err *err)
     return ATSI_OK;
 }
 
+/* The weight of a step is under way, at the latest once its router's choice is known. */
+static int weight_issued(struct walk *w, const struct atsi_step *step)
+{
+    while (w->next_move <= (uint32_t)step->transfer) {
+        const struct atsi_move *m = &w->plan->moves[w->next_move];
+        uint32_t before = w->next_move;
+        int rc = 1;
+        if (m->router >= 0 && w->src->routed != NULL && w->x->ev[w->x->turn].queued[m->router] != 0)
+            rc = w->src->routed(w->src->ctx, m->item, true, w->err);
+        if (rc >= 0)
+            rc = issue_all(w);
+        if (rc < 0)
+            return rc;
+        if (w->next_move == before)
+            return atsi_fail(w->err, ATSI_EINVAL,
+                             "item %u runs before its weight could be sent: the order blocks",
+                             step->first);
+    }
+    return ATSI_OK;
+}
+
+static int32_t slot_for(const struct walk *w, const struct atsi_step *step)
+{
+    return step->transfer >= 0 ? (int32_t)slot_of(w, &w->plan->moves[step->transfer], w->x->turn)
+                               : -1;
+}
+
 static int run_step(struct walk *w, uint32_t s)
 {
     struct atsi_exec *x = w->x;
@@ -374,28 +428,32 @@ static int run_step(struct walk *w, uint32_t s)
     struct round_events *ev = &x->ev[x->turn];
     uint32_t last = step->first + step->n - 1;
     struct atsi_split split = {.struct_size = sizeof split, .signal = ev->item[step->device][last]};
-    int rc = w->src->run(w->src->ctx, step->device, step->first, step->n, step->transfer >= 0,
-                         &split.ops, &split.n_ops);
-    if (rc != ATSI_OK)
-        return rc;
-    if (step->transfer >= 0) {
-        if (w->next_move <= (uint32_t)step->transfer)
-            return atsi_fail(w->err, ATSI_EINVAL,
-                             "item %u runs before its weight could be sent: the order blocks",
-                             step->first);
+    int32_t slot = slot_for(w, step);
+    int rc = w->src->run(w->src->ctx, w->plan, s, slot, &split, w->err);
+    if (rc == ATSI_OK && step->transfer >= 0) {
+        rc = weight_issued(w, step);
         split.wait = &ev->move[step->first];
         split.n_wait = 1;
     }
-    split.op_ns = x->op_ns + w->n_ops;
+    if (rc == ATSI_OK && step->device == ATSI_DEVICE_HOST && w->src->before != NULL)
+        rc = w->src->before(w->src->ctx, w->plan, s, w->err);
+    if (rc != ATSI_OK)
+        return rc;
+    split.op_ns = x->unmeasured ? NULL : x->op_ns + w->n_ops;
     w->n_ops += split.n_ops;
     rc = x->d.ops[step->device]->run(x->d.queue[step->device], &split, w->err);
+    if (step->device != ATSI_DEVICE_HOST)
+        x->last = split.signal;
     for (uint32_t i = step->first; i <= last && rc == ATSI_OK; i++)
         ev->queued[i] = (unsigned char)(1 + step->device);
-    if (rc == ATSI_OK && step->transfer >= 0) { /* the slot is free when this split is over */
-        uint32_t slot = slot_of(w, &w->plan->moves[step->transfer], x->turn);
+    if (rc == ATSI_OK && slot >= 0) { /* the slot is free when this split is over */
         x->slot_free[slot] = ev->item[ATSI_DEVICE_ACCEL][last];
         x->slot_item[slot] = -1;
     }
+    if (rc == ATSI_OK && x->d.wait_each && step->device != ATSI_DEVICE_HOST)
+        rc = wait_for(w, split.signal);
+    if (rc == ATSI_OK && w->src->after != NULL)
+        rc = w->src->after(w->src->ctx, w->plan, s, NULL, w->err);
     return rc;
 }
 
@@ -406,22 +464,20 @@ static int count_ops(struct walk *w)
     uint32_t total = 0;
     for (uint32_t s = 0; s < w->plan->n_steps; s++) {
         const struct atsi_step *step = &w->plan->steps[s];
-        const struct atsi_op *const *ops = NULL;
-        uint32_t n = 0;
+        struct atsi_split split = {.struct_size = sizeof split};
         int rc = ATSI_OK;
         x->step_op[s] = total;
         for (uint32_t i = step->first; i < step->first + step->n; i++)
             x->end_of[i] = step->first + step->n - 1;
         if (step->kind == ATSI_STEP_RUN)
-            rc = w->src->run(w->src->ctx, step->device, step->first, step->n, step->transfer >= 0,
-                             &ops, &n);
+            rc = w->src->run(w->src->ctx, w->plan, s, slot_for(w, step), &split, w->err);
         if (rc == ATSI_OK)
-            rc = grow_ops(x, total + n, w->err);
-        for (uint32_t k = 0; k < n && rc == ATSI_OK; k++)
-            x->op_item[total + k] = ops[k]->item;
+            rc = grow_ops(x, total + split.n_ops, w->err);
+        for (uint32_t k = 0; k < split.n_ops && rc == ATSI_OK; k++)
+            x->op_item[total + k] = split.ops[k]->item;
         if (rc != ATSI_OK)
             return rc;
-        total += n;
+        total += split.n_ops;
     }
     x->step_op[w->plan->n_steps] = total;
     return ATSI_OK;
@@ -438,12 +494,13 @@ static int all_steps(struct walk *w)
     }
     if (rc == ATSI_OK && w->plan->last_device != ATSI_DEVICE_HOST) {
         struct atsi_copyv req = {.struct_size = sizeof req, .signal = x->result};
-        rc = w->src->result(w->src->ctx, &req);
+        rc = w->src->result(w->src->ctx, w->plan, &req, w->err);
         if (rc == ATSI_OK)
-            rc = x->d.tx_ops->copyv(x->d.tx, x->d.copy_kernel, x->d.queue[ATSI_DEVICE_ACCEL], &req,
-                                    w->err);
+            rc = queue_copy(w, &req);
         if (rc == ATSI_OK)
             rc = wait_for(w, x->result);
+    } else if (rc == ATSI_OK && x->d.real && x->last != NULL) {
+        rc = wait_for(w, x->last);
     }
     return rc;
 }
@@ -461,7 +518,7 @@ static void record_step(struct walk *w, uint32_t s)
         uint32_t n_ops = x->step_op[s + 1] - x->step_op[s];
         end =
             time_of(x, step->device, x->ev[x->turn].item[step->device][step->first + step->n - 1]);
-        for (uint32_t k = 0; k < n_ops; k++) {
+        for (uint32_t k = 0; k < n_ops && !x->unmeasured; k++) {
             uint64_t ns = x->op_ns[x->step_op[s] + k];
             took += ns;
             x->rec.item_ns[x->op_item[x->step_op[s] + k]] += ns;
@@ -499,6 +556,25 @@ int atsi_exec_host(struct atsi_exec *x, const struct atsi_op *op, struct atsi_er
     return x->d.ops[ATSI_DEVICE_HOST]->run(x->d.queue[ATSI_DEVICE_HOST], &split, err);
 }
 
+int atsi_exec_settle(struct atsi_exec *x, struct atsi_err *err)
+{
+    int rc = ATSI_OK;
+    for (uint32_t k = 0; k < x->n_ahead && rc == ATSI_OK; k++) {
+        rc = x->d.ops[ATSI_DEVICE_ACCEL]->event_wait(x->ev[x->turn].move[x->ahead[k].item], SPIN_NS,
+                                                     err);
+        if (x->slot_item[x->ahead_slot[k]] == (int32_t)x->ahead[k].item)
+            x->slot_item[x->ahead_slot[k]] = -1;
+    }
+    if (rc == ATSI_OK)
+        x->n_ahead = 0;
+    return rc;
+}
+
+void atsi_exec_measure(struct atsi_exec *x, bool on)
+{
+    x->unmeasured = !on;
+}
+
 int atsi_exec_round(struct atsi_exec *x, const struct atsi_plan *plan,
                     const struct atsi_exec_source *src, bool keeps, const struct atsi_record **rec,
                     struct atsi_err *err)
@@ -506,7 +582,9 @@ int atsi_exec_round(struct atsi_exec *x, const struct atsi_plan *plan,
     struct walk w = {.x = x, .plan = plan, .src = src, .keeps = keeps, .err = err};
     int rc;
     memset(x->ev[x->turn].queued, 0, x->n);
+    x->last = NULL;
     rc = adopt(&w);
+    x->ahead_phase = plan->phase;
     if (rc == ATSI_OK)
         rc = count_ops(&w);
     if (rc == ATSI_OK)

@@ -20,21 +20,40 @@ struct atsi_exec_devices {
     const struct atsi_transfer_ops *tx_ops;
     struct atsi_transfer *tx;
     uint32_t copy_kernel, copy_engine; /* channels */
+    /* Weights go over the copy engine, or, when weight_queue is set, in the order of that queue of
+     * the accelerator, over the copy kernel. */
+    struct atsi_queue *weight_queue;
+    bool wait_each; /* wait for every step and every transfer before going on */
+    /* The devices compute: transfers under way are waited for before their slot may mean other
+     * memory, and at the end of a round all of its work is over. */
+    bool real;
 };
 
-/* Turns steps into work for the devices.  [borrowed pointers valid until the round is over] */
+/* Turns steps into work for the devices.  Returned memory: [borrowed until the round is over, that
+ * of ranges until their copy is]  Called twice for a step: once to count, once to run. */
 struct atsi_exec_source {
     void *ctx;
-    /* Operations of items [first, first + n) on a device; of each item at least one, its last one
-     * at ops[item_end[k] - 1]. */
-    int (*run)(void *ctx, uint32_t device, uint32_t first, uint32_t n, bool after_transfer,
-               const struct atsi_op *const **ops, uint32_t *n_ops);
-    /* Fills ranges and modelled of a weight's transfer, and of a copy of activations (of `bytes`,
-     * to `device`, needed by item `first`). */
-    int (*move)(void *ctx, uint32_t item, uint32_t slot, struct atsi_copyv *req);
-    int (*copy)(void *ctx, uint32_t device, uint32_t first, uint64_t bytes, struct atsi_copyv *req);
+    /* Operations of a RUN step: ops, n_ops and graph_key; of each item at least one.  slot: where
+     * the weight of the first item arrives, as move() was told; -1: nowhere. */
+    int (*run)(void *ctx, const struct atsi_plan *plan, uint32_t step, int32_t slot,
+               struct atsi_split *split, struct atsi_err *err);
+    /* Fills ranges and modelled of a weight's transfer, and of a COPY step. */
+    int (*move)(void *ctx, uint32_t item, uint32_t slot, struct atsi_copyv *req,
+                struct atsi_err *err);
+    int (*copy)(void *ctx, const struct atsi_plan *plan, uint32_t step, struct atsi_copyv *req,
+                struct atsi_err *err);
     /* The result to the host, after the last item ran elsewhere. */
-    int (*result)(void *ctx, struct atsi_copyv *req);
+    int (*result)(void *ctx, const struct atsi_plan *plan, struct atsi_copyv *req,
+                  struct atsi_err *err);
+    /* The rest may be NULL: simulated devices do not need it. */
+    /* A RUN step of the host is about to write its results. */
+    int (*before)(void *ctx, const struct atsi_plan *plan, uint32_t step, struct atsi_err *err);
+    /* A COPY step (event: its end) or RUN step was queued. */
+    int (*after)(void *ctx, const struct atsi_plan *plan, uint32_t step, struct atsi_event *event,
+                 struct atsi_err *err);
+    /* Are the experts known that the router of `item`, which has run, chose?  wait: until they
+     * are.  1: yes, 0: not yet, or ATSI_E*. */
+    int (*routed)(void *ctx, uint32_t item, bool wait, struct atsi_err *err);
 };
 
 /* What happened in a round: spans on the engine's clock. */
@@ -65,6 +84,11 @@ void atsi_exec_close(struct atsi_exec *x); /* NULL is allowed; waits for queued 
 int atsi_exec_round(struct atsi_exec *x, const struct atsi_plan *plan,
                     const struct atsi_exec_source *src, bool keeps, const struct atsi_record **rec,
                     struct atsi_err *err);
+/* Waits for transfers that were issued ahead, and forgets them. */
+int atsi_exec_settle(struct atsi_exec *x, struct atsi_err *err);
+/* Whether operations are measured one by one (the default), which costs some time: without, item
+ * times of the record are 0 and its steps have ends only. */
+void atsi_exec_measure(struct atsi_exec *x, bool on);
 /* The clock of the devices: when the host is free. */
 int atsi_exec_now(struct atsi_exec *x, uint64_t *ns_out, struct atsi_err *err);
 /* Lets the host work for a while, as between two rounds. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Storage of items. */
-#include "core/round/items.h"
+#include "core/round/flow.h"
 
 #include <stdlib.h>
 
@@ -38,6 +38,7 @@ void atsi_items_free(struct atsi_items *it)
 {
     if (it == NULL)
         return;
+    atsi_flow_free(it->flow);
     free(it->names);
     free(it->edges);
     free(it->places);

@@ -17,7 +17,11 @@ struct atsi_item_place {
     uint32_t first_node, n_nodes;
     uint64_t first_row, end_row; /* 0, 0: all */
     int32_t weight;              /* tensor index, -1: none */
+    uint32_t main_node;          /* the node that item and tile are about */
+    uint32_t tile, n_tiles;
 };
+
+struct atsi_flow; /* flow.h */
 
 struct atsi_items {
     uint32_t n, n_edges;
@@ -29,7 +33,8 @@ struct atsi_items {
     char *names;                    /* storage of items[].name */
     char model[96];
     uint64_t n_params;
-    bool chain; /* edges are those of a chain: each item feeds the next one only */
+    bool chain;             /* edges are those of a chain: each item feeds the next one only */
+    struct atsi_flow *flow; /* which values cross where, exactly; NULL: plans go by edges */
 };
 
 /* tile_bytes: weights larger than this are cut into tiles of whole rows (a multiple of 16), none
@@ -37,6 +42,7 @@ struct atsi_items {
 struct atsi_items_params {
     uint64_t tile_bytes;
     uint32_t type_k, type_v;
+    bool flow; /* for plans that are really computed */
 };
 
 /* tensors: of the model (atsi_loaded_info.tensors); data pointers are not read.

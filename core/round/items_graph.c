@@ -4,7 +4,7 @@
  * waits for and the values that reach it from other items.  A weight larger than a slot is cut into
  * tiles of whole rows, each an item: the same inputs, the same cost per byte.
  */
-#include "core/round/items.h"
+#include "core/round/flow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,17 +22,22 @@ struct maker {
     struct atsi_items *it;
 };
 
-/* The node an item is named after: the first with a weight, a cache or a state. */
-static const struct atsi_graph_node *main_node(const struct maker *m, uint32_t item)
+/* The node an item is named after: the one with a large weight, a cache or a state. */
+static uint32_t main_index(const struct maker *m, uint32_t item)
 {
-    const struct atsi_graph_node *found = m->g->nodes[m->first_node[item]];
+    uint32_t found = m->first_node[item];
     for (uint32_t i = m->first_node[item]; i < m->first_node[item + 1]; i++) {
         const struct atsi_graph_node *n = m->g->nodes[i];
         if (n->kind == ATSI_OP_EMBED || n->kind == ATSI_OP_MATMUL || n->kind == ATSI_OP_MATMUL_ID ||
             n->kind == ATSI_OP_ATTN || n->kind == ATSI_OP_DELTA_NET)
-            found = n;
+            found = i;
     }
     return found;
+}
+
+static const struct atsi_graph_node *main_node(const struct maker *m, uint32_t item)
+{
+    return m->g->nodes[main_index(m, item)];
 }
 
 static const struct atsi_tensor *weight_of(const struct maker *m, const struct atsi_graph_node *n)
@@ -197,6 +202,9 @@ static void fill_item(struct maker *m, uint32_t item, uint32_t tile, int32_t rou
     place->first_node = m->first_node[item];
     place->n_nodes = m->first_node[item + 1] - m->first_node[item];
     place->weight = w->type != ATSI_TYPE_COUNT ? n->weight[0] : -1;
+    place->main_node = main_index(m, item);
+    place->tile = tile;
+    place->n_tiles = m->n_tiles[item];
     if (m->n_tiles[item] > 1)
         tile_rows(m, item, tile, place, w);
     out->role = n->role;
@@ -286,10 +294,15 @@ int atsi_items_from_graph(const struct atsi_graph *g, const struct atsi_tensor *
         fill_items(&m);
         (void)collect_edges(&m, producer, m.it->edges);
         m.it->n_params = g->n_params;
-        *out = m.it;
-    } else if (rc == ATSI_ENOMEM) {
-        rc = atsi_fail(err, ATSI_ENOMEM, "out of memory listing the items of the graph");
+        if (p->flow && (m.it->flow = atsi_flow_make(g, m.it)) == NULL) {
+            atsi_items_free(m.it);
+            rc = ATSI_ENOMEM;
+        }
     }
+    if (rc == ATSI_OK)
+        *out = m.it;
+    else if (rc == ATSI_ENOMEM)
+        rc = atsi_fail(err, ATSI_ENOMEM, "out of memory listing the items of the graph");
     free(m.first_tile);
     free(m.n_tiles);
     free(m.first_node);

@@ -56,7 +56,7 @@ int atsi_machine_read(const char *path, struct atsi_machine *out, struct atsi_er
     return rc;
 }
 
-static uint32_t rate_of(uint32_t type)
+uint32_t atsi_machine_rate(uint32_t type)
 {
     switch (type) {
     case ATSI_TYPE_F32:
@@ -75,7 +75,7 @@ static uint32_t model_rate(const struct atsi_items *it)
 {
     for (uint32_t i = 0; i < it->n; i++)
         if (it->work[i].kind == ATSI_WORK_MATRIX && it->items[i].can_promote)
-            return rate_of(it->work[i].type);
+            return atsi_machine_rate(it->work[i].type);
     return ATSI_RATE_QUANT;
 }
 
@@ -143,7 +143,8 @@ void atsi_machine_costs(const struct atsi_machine *m, const struct atsi_items *i
     for (uint32_t i = 0; i < it->n; i++) {
         const struct atsi_work *w = &it->work[i];
         one_cost(m, w, it->items[i].can_promote != 0,
-                 w->type == ATSI_TYPE_COUNT ? rate : rate_of(w->type), c, &cpu[i], &gpu[i]);
+                 w->type == ATSI_TYPE_COUNT ? rate : atsi_machine_rate(w->type), c, &cpu[i],
+                 &gpu[i]);
     }
 }
 

@@ -39,6 +39,8 @@ struct atsi_conditions {
 void atsi_machine_costs(const struct atsi_machine *m, const struct atsi_items *it,
                         const struct atsi_conditions *c, struct atsi_item_cost *cpu,
                         struct atsi_item_cost *gpu);
+/* Which of the rates a weight type is computed at. */
+uint32_t atsi_machine_rate(uint32_t type);
 /* The logits to the host: a launch and n_vocab floats. */
 uint64_t atsi_machine_result_ns(const struct atsi_machine *m, uint64_t n_vocab, bool blocking);
 

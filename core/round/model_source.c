@@ -2,6 +2,8 @@
  * Work for simulated devices. */
 #include "core/round/model_source.h"
 
+#include "core/round/costs.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -20,41 +22,61 @@ struct atsi_model_source {
     struct atsi_exec_source source;
 };
 
-static int run(void *ctx, uint32_t device, uint32_t first, uint32_t n, bool after_transfer,
-               const struct atsi_op *const **ops, uint32_t *n_ops)
+static int run(void *ctx, const struct atsi_plan *plan, uint32_t step, int32_t slot,
+               struct atsi_split *split, struct atsi_err *err)
 {
     struct atsi_model_source *s = ctx;
-    for (uint32_t i = first; i < first + n; i++)
-        s->time[device][i].lead_ns = i == first && after_transfer ? s->q->p.split_ns : 0;
-    *ops = s->ptr[device] + first;
-    *n_ops = n;
+    const struct atsi_step *st = &plan->steps[step];
+    (void)slot;
+    (void)err;
+    for (uint32_t i = st->first; i < st->first + st->n; i++)
+        s->time[st->device][i].lead_ns = i == st->first && st->transfer >= 0 ? s->q->p.split_ns : 0;
+    split->ops = s->ptr[st->device] + st->first;
+    split->n_ops = st->n;
     return ATSI_OK;
 }
 
-static int move(void *ctx, uint32_t item, uint32_t slot, struct atsi_copyv *req)
+static int move(void *ctx, uint32_t item, uint32_t slot, struct atsi_copyv *req,
+                struct atsi_err *err)
 {
     struct atsi_model_source *s = ctx;
     (void)slot;
+    (void)err;
     req->modelled = &s->move[item];
     return ATSI_OK;
 }
 
+static double measured_copy(const struct atsi_costs *c, uint32_t device, uint64_t bytes,
+                            bool blocking)
+{
+    uint64_t ns = atsi_costs_copy_ns(
+        c, device == ATSI_DEVICE_HOST ? ATSI_COPY_TO_HOST : ATSI_COPY_TO_ACCEL, bytes);
+    return (double)(ns + (blocking ? c->sync_ns[ATSI_DEVICE_ACCEL] : 0));
+}
+
 /* A launch (towards the host also a wait), and bytes at the copy kernel's rate. */
-static int copy(void *ctx, uint32_t device, uint32_t first, uint64_t bytes, struct atsi_copyv *req)
+static int copy(void *ctx, const struct atsi_plan *plan, uint32_t step, struct atsi_copyv *req,
+                struct atsi_err *err)
 {
     struct atsi_model_source *s = ctx;
     const struct atsi_machine *m = s->m;
-    double fixed = device == ATSI_DEVICE_HOST ? (s->c.blocking ? m->gc_base_us : m->gc_us)
-                                              : (s->c.blocking ? m->cg_base_us : m->cg_us);
-    (void)first;
-    s->copy.run_ns = (uint64_t)llround((double)bytes / m->ck_gbs + fixed * 1000.0);
+    const struct atsi_step *st = &plan->steps[step];
+    double fixed = st->device == ATSI_DEVICE_HOST ? (s->c.blocking ? m->gc_base_us : m->gc_us)
+                                                  : (s->c.blocking ? m->cg_base_us : m->cg_us);
+    (void)err;
+    s->copy.run_ns = (uint64_t)llround(
+        s->q->costs != NULL ? measured_copy(s->q->costs, st->device, st->bytes, s->c.blocking)
+                            : (double)st->bytes / m->ck_gbs + fixed * 1000.0);
     req->modelled = &s->copy;
     return ATSI_OK;
 }
 
-static int result(void *ctx, struct atsi_copyv *req)
+static int result(void *ctx, const struct atsi_plan *plan, struct atsi_copyv *req,
+                  struct atsi_err *err)
 {
     struct atsi_model_source *s = ctx;
+    (void)plan;
+    (void)err;
     req->modelled = &s->result;
     return ATSI_OK;
 }

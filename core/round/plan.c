@@ -5,6 +5,8 @@
  */
 #include "core/round/plan.h"
 
+#include "core/round/flow.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,6 +68,15 @@ static void index_edges(struct atsi_plan *p, const struct atsi_items *it)
     }
 }
 
+static bool open_flow(struct atsi_plan *p, const struct atsi_flow *f)
+{
+    uint32_t copies = atsi_flow_max_copies(f), units = atsi_flow_max_units(f);
+    p->list = calloc((size_t)copies + units + 1, sizeof *p->list);
+    p->valid = calloc((size_t)f->n_pieces + 1, 1);
+    p->need = calloc((size_t)copies + units + 1, sizeof *p->need);
+    return p->list != NULL && p->valid != NULL && p->need != NULL;
+}
+
 int atsi_plan_open(const struct atsi_question *q, struct atsi_plan **out, struct atsi_err *err)
 {
     struct atsi_plan *p = calloc(1, sizeof *p);
@@ -82,7 +93,8 @@ int atsi_plan_open(const struct atsi_question *q, struct atsi_plan **out, struct
         p->edge_of = calloc(m, sizeof *p->edge_of);
     }
     if (p == NULL || p->steps == NULL || p->moves == NULL || p->cut == NULL || p->move_of == NULL ||
-        p->have == NULL || p->value_of == NULL || p->edge_at == NULL || p->edge_of == NULL) {
+        p->have == NULL || p->value_of == NULL || p->edge_at == NULL || p->edge_of == NULL ||
+        (q->items->flow != NULL && !open_flow(p, q->items->flow))) {
         atsi_plan_close(p);
         return atsi_fail(err, ATSI_ENOMEM, "out of memory for a plan of %u items", q->items->n);
     }
@@ -103,6 +115,9 @@ void atsi_plan_close(struct atsi_plan *p)
     free(p->value_of);
     free(p->edge_at);
     free(p->edge_of);
+    free(p->list);
+    free(p->valid);
+    free(p->need);
     free(p);
 }
 
@@ -148,41 +163,114 @@ static void add_step(struct atsi_plan *p, struct atsi_step s)
     p->steps[p->n_steps++] = s;
 }
 
+/* ---------------------------------------------------------------- with a flow */
+static uint64_t bytes_of(const struct atsi_flow *f, const uint32_t *pieces, uint32_t n,
+                         uint32_t tokens)
+{
+    uint64_t bytes = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        const struct atsi_flow_piece *piece = &f->pieces[pieces[k]];
+        bytes += (piece->end - piece->first) * 4 * (f->output_rows[piece->value] ? 1 : tokens);
+    }
+    return bytes;
+}
+
+static void append(struct atsi_plan *p, struct atsi_step *s, const uint32_t *what, uint32_t n)
+{
+    if (n == 0)
+        return;
+    if (s->n_list == 0)
+        s->list = p->n_list;
+    memcpy(p->list + p->n_list, what, n * sizeof *what);
+    p->n_list += n;
+    s->n_list += n;
+}
+
+/* What item i needs to run: the bytes that cross, and in p->need its pieces, then its units. */
+static struct atsi_flow_need needs_of(struct atsi_plan *p, const struct atsi_flow *f, uint32_t i,
+                                      uint32_t device)
+{
+    struct atsi_flow_need need = {.copies = p->need, .units = p->need + atsi_flow_max_copies(f)};
+    atsi_flow_item(f, p->valid, i, device, &need);
+    return need;
+}
+
+static void add_result(struct atsi_plan *p, const struct atsi_flow *f)
+{
+    struct atsi_flow_need need = {.copies = p->list + p->n_list};
+    atsi_flow_result(f, p->valid, &need);
+    p->result_at = p->n_list;
+    p->n_result = need.n_copies;
+    p->n_list += need.n_copies;
+    p->last_device = need.n_copies > 0 ? ATSI_DEVICE_ACCEL : ATSI_DEVICE_HOST;
+}
+
+/* ---------------------------------------------------------------- steps */
+struct builder {
+    struct atsi_plan *p;
+    const struct atsi_items *it;
+    const int32_t *device;
+    const double *in_bytes;
+    uint32_t tokens;
+    uint8_t here; /* where the item before ran */
+    bool open;    /* the last step is a run that may grow */
+};
+
+static void add_item(struct builder *b, uint32_t i)
+{
+    struct atsi_plan *p = b->p;
+    const struct atsi_flow *f = b->it->flow;
+    struct atsi_flow_need need = {0};
+    uint8_t d = (uint8_t)b->device[i];
+    uint64_t bytes = 0;
+    bool copy;
+    if (f != NULL) {
+        need = needs_of(p, f, i, d);
+        copy = need.n_copies > 0;
+        bytes = bytes_of(f, need.copies, need.n_copies, b->tokens);
+    } else if (b->it->chain) {
+        copy = d != b->here;
+        bytes = copy ? (uint64_t)b->in_bytes[i] : 0;
+    } else {
+        bytes = bytes_across(p, b->it, b->device, i, b->tokens);
+        copy = bytes > 0;
+    }
+    if (copy) {
+        add_step(
+            p,
+            (struct atsi_step){
+                .kind = ATSI_STEP_COPY, .device = d, .transfer = -1, .first = i, .bytes = bytes});
+        append(p, &p->steps[p->n_steps - 1], need.copies, need.n_copies);
+    }
+    if (copy || d != b->here || p->move_of[i] >= 0 || !b->open)
+        add_step(p, (struct atsi_step){
+                        .kind = ATSI_STEP_RUN, .device = d, .transfer = p->move_of[i], .first = i});
+    p->steps[p->n_steps - 1].n++;
+    append(p, &p->steps[p->n_steps - 1], need.units, need.n_units);
+    b->open = p->cut[i] == 0;
+    b->here = d;
+}
+
 void atsi_plan_build(struct atsi_plan *p, const struct atsi_question *q,
                      const struct atsi_schedule *s, uint32_t phase, const double *in_bytes,
                      uint32_t tokens)
 {
-    const struct atsi_items *it = q->items;
-    uint8_t here = ATSI_DEVICE_HOST;
-    bool open = false; /* the last step is a run that may grow */
-    p->n_steps = 0;
+    struct builder b = {.p = p,
+                        .it = q->items,
+                        .device = s->device,
+                        .in_bytes = in_bytes,
+                        .tokens = tokens,
+                        .here = ATSI_DEVICE_HOST};
+    p->n_steps = p->n_list = 0;
+    p->phase = phase;
     p->n_slots = q->slot_depth[phase];
     list_moves(p, q, s, phase);
-    memset(p->have, 0, it->n_edges);
-    for (uint32_t i = 0; i < it->n; i++) {
-        uint8_t d = (uint8_t)s->device[i];
-        uint64_t bytes = 0;
-        bool copy;
-        if (it->chain) {
-            copy = d != here;
-            bytes = copy ? (uint64_t)in_bytes[i] : 0;
-        } else {
-            bytes = bytes_across(p, it, s->device, i, tokens);
-            copy = bytes > 0;
-        }
-        if (copy)
-            add_step(p, (struct atsi_step){.kind = ATSI_STEP_COPY,
-                                           .device = d,
-                                           .transfer = -1,
-                                           .first = i,
-                                           .bytes = bytes});
-        if (copy || d != here || p->move_of[i] >= 0 || !open)
-            add_step(
-                p, (struct atsi_step){
-                       .kind = ATSI_STEP_RUN, .device = d, .transfer = p->move_of[i], .first = i});
-        p->steps[p->n_steps - 1].n++;
-        open = p->cut[i] == 0;
-        here = d;
-    }
-    p->last_device = here;
+    memset(p->have, 0, q->items->n_edges);
+    if (q->items->flow != NULL)
+        atsi_flow_begin(q->items->flow, p->valid);
+    for (uint32_t i = 0; i < q->items->n; i++)
+        add_item(&b, i);
+    p->last_device = b.here;
+    if (q->items->flow != NULL)
+        add_result(p, q->items->flow);
 }

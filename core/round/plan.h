@@ -39,6 +39,8 @@ struct atsi_step {
     int32_t transfer; /* RUN: index of the transfer that brings the weight of its first item; -1 */
     uint32_t first, n;
     uint64_t bytes; /* COPY */
+    /* With a flow: COPY: pieces, RUN: units, at atsi_plan.list[list] on. */
+    uint32_t list, n_list;
 };
 
 struct atsi_move {
@@ -48,6 +50,7 @@ struct atsi_move {
 
 struct atsi_plan {
     uint32_t n_steps, n_moves, room_steps, room_moves;
+    uint32_t phase; /* enum atsi_phase */
     struct atsi_step *steps;
     struct atsi_move *moves; /* in order of transfer */
     uint32_t n_slots;        /* temporary slots in this phase */
@@ -58,6 +61,12 @@ struct atsi_plan {
     uint32_t *value_of; /* [n_edges] first edge that carries the same value */
     uint32_t *edge_at;  /* [n + 1] scratch: edges by consumer */
     uint32_t *edge_of;  /* [n_edges] */
+    /* With a flow (flow.h); else NULL. */
+    uint32_t *list; /* pieces and units of steps */
+    uint32_t n_list;
+    uint32_t result_at, n_result; /* in list: pieces of the result to copy to the host */
+    uint8_t *valid;               /* [n_pieces] scratch */
+    uint32_t *need;               /* scratch: of one item */
 };
 
 /* Room for any plan of the question, so that building allocates nothing. */

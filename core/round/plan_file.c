@@ -72,18 +72,21 @@ int atsi_plan_key_make(struct atsi_plan_report *r, const struct atsi_plan_params
 {
     struct atsi_plan_key *k = &r->key;
     XXH3_state_t *x = XXH3_createState();
+    uint64_t measured = 0;
     if (x == NULL)
         return atsi_fail(r->run.err, ATSI_ENOMEM, "out of memory for a plan's fingerprint");
-    *k = (struct atsi_plan_key){.items = hash_items(x, r->run.items),
-                                .machine = XXH3_64bits(&r->run.machine, sizeof r->run.machine),
-                                .vram = atsi_sim_vram(&r->run),
-                                .ram = p->ram_bytes,
-                                .slots = p->max_slots,
-                                .ctx_max =
-                                    p->ctx_max != 0 ? p->ctx_max : (uint32_t)r->run.machine.ctx_max,
-                                .chunk = r->sim.chunk,
-                                .contention = p->contention != 0,
-                                .sustained = p->sustained != 0};
+    if (r->run.costs != NULL)
+        measured = atsi_costs_hash(r->run.costs);
+    *k = (struct atsi_plan_key){
+        .items = hash_items(x, r->run.items),
+        .machine = XXH3_64bits(&r->run.machine, sizeof r->run.machine) ^ measured,
+        .vram = atsi_sim_vram(&r->run),
+        .ram = p->ram_bytes,
+        .slots = p->max_slots,
+        .ctx_max = p->ctx_max != 0 ? p->ctx_max : (uint32_t)r->run.machine.ctx_max,
+        .chunk = r->sim.chunk,
+        .contention = p->contention != 0,
+        .sustained = p->sustained != 0};
     set_label(k->model, r->run.items->model);
     set_label(k->machine_name, r->run.machine.name);
     set_label(k->policy, p->policy != NULL ? p->policy : policy);

@@ -213,7 +213,7 @@ static int fill_sim(struct atsi_plan_report *r, const struct atsi_plan_params *p
  */
 static int read_files(struct atsi_plan_report *r, const struct atsi_plan_params *p)
 {
-    int rc = atsi_machine_read(p->machine, &r->run.machine, r->run.err);
+    int rc = atsi_sim_open_machine(&r->run);
     if (rc == ATSI_OK)
         rc = atsi_sim_open_items(&r->run);
     if (rc == ATSI_OK)
@@ -243,7 +243,7 @@ int atsi_plan_question(struct atsi_plan_report *r, struct atsi_question **out)
                                       .max_slots = r->sim.max_slots};
     for (uint32_t f = 0; f < 2; f++)
         qp.phase[f] = atsi_sim_conditions(&r->run, f, false);
-    return atsi_question_model(r->run.items, &r->run.machine, &qp, out, r->run.err);
+    return atsi_sim_question(&r->run, &qp, out);
 }
 
 static void name_things(struct atsi_plan_report *r)
@@ -254,6 +254,7 @@ static void name_things(struct atsi_plan_report *r)
     (void)snprintf(s->model, sizeof s->model, "%s", r->run.items->model);
     (void)snprintf(s->machine, sizeof s->machine, "%s", r->run.machine.name);
     (void)snprintf(s->policy, sizeof s->policy, "%s", r->key.policy);
+    s->measured = r->run.costs != NULL;
     s->machine_dram = (uint64_t)(r->run.machine.dram_gbs * 1e9);
     s->prompt = r->sim.prompt;
     s->generated = r->sim.generated;
@@ -331,6 +332,7 @@ void atsi_plan_free(struct atsi_plan_report *r)
         atsi_answer_close(r->answer[f]);
     free(r->items);
     atsi_items_free(r->run.items);
+    atsi_sim_close_machine(&r->run);
     free(r);
 }
 

@@ -35,7 +35,6 @@ int atsi_plan_pin_items(struct atsi_plan_report *r, const struct atsi_plan_param
 int atsi_plan_needs(struct atsi_plan_report *r);
 /* Bytes that live where; after placement.  ATSI_ENOFIT: the host's do not fit. */
 int atsi_plan_regions(struct atsi_plan_report *r);
-bool atsi_plan_is_cache(const struct atsi_work *w);
 
 /* ---- plan_report.c */
 /* A session with devices of its own; half-opened ones are closed too. */

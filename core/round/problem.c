@@ -67,13 +67,11 @@ static void size_items(struct atsi_question *q, const struct atsi_question_param
     }
 }
 
-static void fill_problem(struct atsi_question *q, const struct atsi_machine *m,
-                         const struct atsi_question_params *p)
+static void fill_problem(struct atsi_question *q, const struct atsi_question_params *p,
+                         const struct atsi_question_fixed *fixed)
 {
     const struct atsi_items *it = q->items;
-    const struct atsi_conditions *d = &p->phase[ATSI_PHASE_DECODE];
-    double us = 1000.0;
-    uint32_t together = d->contention ? 500 : 1000;
+    uint32_t together = p->phase[ATSI_PHASE_DECODE].contention ? 500 : 1000;
     q->budget[ATSI_DEVICE_HOST] = UINT64_MAX;
     q->budget[ATSI_DEVICE_ACCEL] =
         p->vram_bytes > p->temp_bytes ? p->vram_bytes - p->temp_bytes : 0;
@@ -93,14 +91,14 @@ static void fill_problem(struct atsi_question *q, const struct atsi_machine *m,
                                  .mix_generated = p->mix_generated,
                                  .contended_act = together,
                                  .contended_act_copy = together,
-                                 .split_ns = (uint64_t)(m->evt_us * us),
-                                 .routing_ns = (uint64_t)(m->rlat_us * us),
-                                 .result_ns = atsi_machine_result_ns(m, p->n_vocab, d->blocking),
-                                 .gap_ns = (uint64_t)(m->gap_us * us),
+                                 .split_ns = fixed->split_ns,
+                                 .routing_ns = fixed->routing_ns,
+                                 .result_ns = fixed->result_ns,
+                                 .gap_ns = fixed->gap_ns,
                                  .prefill_tokens = p->phase[ATSI_PHASE_PREFILL].tokens};
 }
 
-static struct atsi_question *new_question(struct atsi_items *it)
+struct atsi_question *atsi_question_new(struct atsi_items *it)
 {
     struct atsi_question *q = calloc(1, sizeof *q);
     if (q == NULL)
@@ -118,23 +116,42 @@ static struct atsi_question *new_question(struct atsi_items *it)
     return q;
 }
 
-int atsi_question_model(struct atsi_items *it, const struct atsi_machine *m,
-                        const struct atsi_question_params *p, struct atsi_question **out,
-                        struct atsi_err *err)
+void atsi_question_finish(struct atsi_question *q, const struct atsi_question_params *p,
+                          const struct atsi_question_fixed *fixed)
 {
     static const uint32_t undisturbed[ATSI_N_CLASSES] = {1000, 1000, 1000, 1000};
-    struct atsi_question *q = new_question(it);
-    *out = NULL;
-    if (q == NULL)
-        return atsi_fail(err, ATSI_ENOMEM, "out of memory for the costs of %u items", it->n);
     for (int f = 0; f < 2; f++) {
-        atsi_machine_costs(m, it, &p->phase[f], q->cost[f], q->cost[f] + it->n);
         size_slots(q, p, f);
         note_traffic(q, p, f);
     }
     size_items(q, p);
-    fill_problem(q, m, p);
+    fill_problem(q, p, fixed);
     atsi_question_slow(q, undisturbed);
+    if (q->together > 0) /* what was modelled from shares is there already */
+        for (int f = 0; f < 2; f++)
+            for (uint32_t i = 0; i < q->items->n; i++) {
+                q->cost[f][i].contended_run = q->now[f][i].contended_run;
+                q->cost[f][i].contended_copy = q->now[f][i].contended_copy;
+            }
+}
+
+int atsi_question_model(struct atsi_items *it, const struct atsi_machine *m,
+                        const struct atsi_question_params *p, struct atsi_question **out,
+                        struct atsi_err *err)
+{
+    const double us = 1000.0;
+    const struct atsi_question_fixed fixed = {
+        .split_ns = (uint64_t)(m->evt_us * us),
+        .routing_ns = (uint64_t)(m->rlat_us * us),
+        .result_ns = atsi_machine_result_ns(m, p->n_vocab, p->phase[ATSI_PHASE_DECODE].blocking),
+        .gap_ns = (uint64_t)(m->gap_us * us)};
+    struct atsi_question *q = atsi_question_new(it);
+    *out = NULL;
+    if (q == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory for the costs of %u items", it->n);
+    for (int f = 0; f < 2; f++)
+        atsi_machine_costs(m, it, &p->phase[f], q->cost[f], q->cost[f] + it->n);
+    atsi_question_finish(q, p, &fixed);
     *out = q;
     return ATSI_OK;
 }
@@ -157,19 +174,32 @@ static uint64_t scaled(uint64_t ns, uint32_t per_mille)
     return (ns * per_mille + 500) / 1000;
 }
 
-/* Both sides asked for want = demand + link and got a share D / want of it; the same D is shared by
- * what they ask for now. */
-static uint32_t contention_now(const struct atsi_question *q, int phase, uint32_t i,
-                               const struct atsi_item_cost *c, const uint32_t *slowdown)
+static uint32_t speed(double share)
 {
-    double share = (double)c->contended_run / 1000.0, link = q->link[phase];
-    double demand = q->touched[phase][i] / (double)(c->run_ns > 0 ? c->run_ns : 1), now;
-    if (c->contended_run >= 1000)
-        return c->contended_run;
-    now = demand * 1000.0 / (double)slowdown[ATSI_CLASS_CPU] +
-          link * 1000.0 / (double)slowdown[ATSI_CLASS_XFER];
-    share *= (demand + link) / now;
-    return share < 1 ? (uint32_t)lround(1000.0 * share) : 1000;
+    return share < 0.001 ? 1 : share < 1 ? (uint32_t)lround(1000.0 * share) : 1000;
+}
+
+/* Speeds of an item on the host and of a transfer beside it, at the slowdowns in force: a slower
+ * reader leaves the other one more.  Modelled: both asked for demand + link and got the share D of
+ * it; the same D is shared by what they ask for now.  Measured: what is asked for beyond D is taken
+ * from the two as it was when both read as fast as they could. */
+static void contention_now(const struct atsi_question *q, int phase, uint32_t i,
+                           const uint32_t *slowdown, struct atsi_item_cost *c)
+{
+    double link = q->link[phase], share;
+    double demand = q->touched[phase][i] / (double)(c->run_ns > 0 ? c->run_ns : 1);
+    double run = demand * 1000.0 / (double)slowdown[ATSI_CLASS_CPU];
+    double copy = link * 1000.0 / (double)slowdown[ATSI_CLASS_XFER];
+    if (q->together > 0) {
+        double excess = run + copy - q->together;
+        double gives = q->run_lost * run + q->copy_lost * copy;
+        share = excess > 0 && gives > 0 ? excess / gives : 0;
+        c->contended_run = speed(1 - share * q->run_lost);
+        c->contended_copy = speed(1 - share * q->copy_lost);
+    } else if (c->contended_run < 1000) {
+        share = (double)c->contended_run / 1000.0 * ((demand + link) / (run + copy));
+        c->contended_run = c->contended_copy = speed(share);
+    }
 }
 
 void atsi_question_slow(struct atsi_question *q, const uint32_t slowdown[ATSI_N_CLASSES])
@@ -179,7 +209,7 @@ void atsi_question_slow(struct atsi_question *q, const uint32_t slowdown[ATSI_N_
         for (uint32_t k = 0; k < ATSI_N_DEVICES * n; k++) {
             struct atsi_item_cost c = q->cost[f][k];
             if (k < n)
-                c.contended_run = c.contended_copy = contention_now(q, f, k, &c, slowdown);
+                contention_now(q, f, k, slowdown, &c);
             c.run_ns = scaled(c.run_ns, slowdown[k < n ? ATSI_CLASS_CPU : ATSI_CLASS_GPU]);
             c.in_ns = scaled(c.in_ns, slowdown[ATSI_CLASS_ACT]);
             c.transfer_ns = scaled(c.transfer_ns, slowdown[ATSI_CLASS_XFER]);

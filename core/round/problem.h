@@ -11,6 +11,8 @@
 
 enum { ATSI_DEVICE_HOST = 0, ATSI_DEVICE_ACCEL = 1, ATSI_N_DEVICES = 2 };
 
+struct atsi_costs;
+
 struct atsi_question {
     struct atsi_problem p;          /* what policies see; points into the rest */
     struct atsi_items *items;       /* [borrowed] */
@@ -18,6 +20,10 @@ struct atsi_question {
     struct atsi_item_cost *now[2];  /* [phase]: the same times the slowdowns in force */
     double *touched[2];             /* [phase]: [n] bytes an item reads in a round */
     double link[2];                 /* [phase]: bytes per ns of the largest transfer */
+    /* Measured: GB/s that CPU and transfers get together (0: contention is the model's), and which
+     * share of its speed each then lost. */
+    double together, run_lost, copy_lost;
+    const struct atsi_costs *costs; /* the table it was made from, or NULL  [borrowed] */
     uint64_t budget[ATSI_N_DEVICES];
     uint32_t slot_depth[2]; /* one class */
     uint64_t slot_bytes[2];
@@ -39,6 +45,15 @@ int atsi_question_model(struct atsi_items *it, const struct atsi_machine *m,
                         const struct atsi_question_params *p, struct atsi_question **out,
                         struct atsi_err *err);
 void atsi_question_free(struct atsi_question *q); /* NULL is allowed */
+
+/* For makers of questions: one without costs, and, once cost[] is filled but for contention, all
+ * the rest.  NULL: out of memory. */
+struct atsi_question_fixed {
+    uint64_t split_ns, routing_ns, result_ns, gap_ns;
+};
+struct atsi_question *atsi_question_new(struct atsi_items *it);
+void atsi_question_finish(struct atsi_question *q, const struct atsi_question_params *p,
+                          const struct atsi_question_fixed *fixed);
 
 /* Cost classes, by what slows down together. */
 enum atsi_cost_class {

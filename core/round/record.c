@@ -74,8 +74,11 @@ static void other_step(struct sums *t, double *move_lost, const struct atsi_ques
 static void note(struct atsi_recorder *r, int k, double seen, double profile)
 {
     double ratio = 1000.0 * seen / profile;
-    if (!(profile > 0) || !(ratio > 0))
+    if (!(profile > 0) || !(ratio > 0)) {
+        r->since[k] += r->since[k] < UINT32_MAX;
         return;
+    }
+    r->since[k] = 0;
     r->ratio[k][r->at[k]] = ratio < 1e6 ? (uint32_t)(ratio + 0.5) : 1000000U;
     r->at[k] = (r->at[k] + 1) % ATSI_RECORD_ROUNDS;
     if (r->n[k] < ATSI_RECORD_ROUNDS)
@@ -104,6 +107,13 @@ void atsi_recorder_take(struct atsi_recorder *r, const struct atsi_question *q, 
     }
     for (int k = 0; k < ATSI_N_CLASSES; k++)
         note(r, k, t.seen[k], t.profile[k]);
+}
+
+void atsi_recorder_probed(struct atsi_recorder *r, uint32_t cls, uint64_t seen_ns,
+                          uint64_t profile_ns)
+{
+    r->n[cls] = r->at[cls] = r->since[cls] = 0;
+    note(r, (int)cls, (double)seen_ns, (double)profile_ns);
 }
 
 void atsi_recorder_now(const struct atsi_recorder *r, uint32_t out[ATSI_N_CLASSES])

@@ -8,7 +8,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct phase {
     struct atsi_answer *in_force, *draft;
@@ -17,7 +16,9 @@ struct phase {
     uint32_t tokens;     /* of the rounds the plan copies activations for */
     uint64_t planned_ns; /* on the devices' clock */
     uint32_t slowdown_then[ATSI_N_CLASSES];
+    uint32_t asked_at[ATSI_N_CLASSES]; /* slowdowns when a policy was last asked */
     uint64_t observed_ns;
+    uint64_t serial; /* of the plan in force */
 };
 
 struct atsi_rounds {
@@ -32,14 +33,10 @@ struct atsi_rounds {
     size_t state_bytes[2];
     struct atsi_rounds_counts counts;
     const struct atsi_record *record;
+    struct atsi_solver *solver; /* NULL: policies are asked on this thread */
+    bool probing, no_probes;    /* one is under way; they failed */
+    uint32_t probed;            /* class of the one under way */
 };
-
-static uint64_t wall_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail for this clock */
-    return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
-}
 
 static void say(const struct atsi_rounds *r, const char *fmt, ...) ATSI_PRINTF(2, 3);
 static void say(const struct atsi_rounds *r, const char *fmt, ...)
@@ -152,17 +149,6 @@ static void place(struct atsi_rounds *r)
 }
 
 /* ---------------------------------------------------------------- schedules */
-static void stay(struct atsi_rounds *r, struct atsi_schedule *s)
-{
-    s->n_transfers = 0;
-    s->predicted_ns = 0;
-    s->keep = 0;
-    for (uint32_t i = 0; i < r->q->items->n; i++) {
-        s->device[i] = r->placement->placed[i];
-        s->after[i] = s->slot[i] = -1;
-    }
-}
-
 static int state_for(struct atsi_rounds *r, int use, const struct atsi_policy_ops *ops,
                      struct atsi_err *err)
 {
@@ -182,44 +168,43 @@ struct ask {
     uint64_t clock_ns;
 };
 
+static struct atsi_round round_of(struct atsi_rounds *r, const struct ask *a)
+{
+    struct phase *ph = &r->phase[a->phase];
+    return (struct atsi_round){.struct_size = sizeof(struct atsi_round),
+                               .phase = a->phase,
+                               .n_tokens = a->tokens,
+                               .n_ctx = a->ctx,
+                               .tokens_left = a->left,
+                               .problem = &r->q->p,
+                               .placed = r->placement->placed,
+                               .in_force = ph->planned ? ph->in_force->schedule.device : NULL,
+                               .now_ns = a->clock_ns,
+                               .planned_ns = ph->planned_ns,
+                               .predicted_ns =
+                                   ph->planned ? ph->in_force->schedule.predicted_ns : 0,
+                               .observed_ns = ph->observed_ns,
+                               .slowdown_then = ph->slowdown_then,
+                               .slowdown_now = a->now,
+                               .n_classes = ATSI_N_CLASSES};
+}
+
 /* 1: a new schedule in ph->draft; 0: keep; -1: not usable. */
 static int try_schedule(struct atsi_rounds *r, const struct atsi_policy_use *use, int slot,
                         const struct ask *a, uint64_t *took)
 {
-    struct phase *ph = &r->phase[a->phase];
-    struct atsi_schedule *s = &ph->draft->schedule;
-    struct atsi_err why = ATSI_ERR_INIT;
-    struct atsi_round in = {.struct_size = sizeof in,
-                            .phase = a->phase,
-                            .n_tokens = a->tokens,
-                            .n_ctx = a->ctx,
-                            .tokens_left = a->left,
-                            .problem = &r->q->p,
-                            .placed = r->placement->placed,
-                            .in_force = ph->planned ? ph->in_force->schedule.device : NULL,
-                            .now_ns = a->clock_ns,
-                            .planned_ns = ph->planned_ns,
-                            .predicted_ns = ph->planned ? ph->in_force->schedule.predicted_ns : 0,
-                            .observed_ns = ph->observed_ns,
-                            .slowdown_then = ph->slowdown_then,
-                            .slowdown_now = a->now,
-                            .n_classes = ATSI_N_CLASSES};
-    uint64_t start;
-    int rc = lend_scratch(r, use->ops, &why), legal = ATSI_OK;
-    if (rc == ATSI_OK)
-        rc = state_for(r, slot, use->ops, &why);
+    struct atsi_schedule *s = &r->phase[a->phase].draft->schedule;
+    struct atsi_round in = round_of(r, a);
+    struct atsi_attempt t = {.why = ATSI_ERR_INIT};
+    t.rc = lend_scratch(r, use->ops, &t.why);
+    if (t.rc == ATSI_OK)
+        t.rc = state_for(r, slot, use->ops, &t.why);
     in.state = r->state[slot];
     in.state_bytes = r->state_bytes[slot];
-    stay(r, s);
-    start = wall_ns();
-    if (rc == ATSI_OK)
-        rc = use->ops->schedule(&in, s, &why);
-    *took = wall_ns() - start;
-    if (rc == ATSI_OK && s->keep != 0 && !ph->planned)
-        legal = atsi_fail(&why, ATSI_EINVAL, "keeps a plan, but none is in force");
-    else if (rc == ATSI_OK && s->keep == 0)
-        legal = atsi_check_schedule(r->q, a->phase, r->placement->placed, s, &why);
-    if (!usable(r, "schedule", use, rc, *took, &why, legal))
+    if (t.rc == ATSI_OK)
+        atsi_attempt_schedule(r->q, use, &in, s, &t);
+    *took = t.took_ns;
+    if (!usable(r, "schedule", use, t.rc, t.took_ns, &t.why, t.legal))
         return -1;
     return s->keep != 0 ? 0 : 1;
 }
@@ -250,7 +235,7 @@ static bool new_schedule(struct atsi_rounds *r, const struct ask *a, uint64_t *t
     if (r->phase[a->phase].planned &&
         (!r->p.dynamic || (r->p.schedule.ops != NULL && r->p.schedule.ops->schedule == NULL)))
         return false; /* nothing else can come */
-    stay(r, &r->phase[a->phase].draft->schedule);
+    atsi_schedule_stay(r->placement->placed, &r->phase[a->phase].draft->schedule);
     return true;
 }
 
@@ -271,7 +256,145 @@ static void adopt(struct atsi_rounds *r, const struct ask *a)
     build_plan(r, a);
     ph->planned = true;
     ph->planned_ns = a->clock_ns;
+    ph->serial++;
     memcpy(ph->slowdown_then, a->now, sizeof ph->slowdown_then);
+}
+
+/* ---------------------------------------------------------------- beside the running round */
+/* An answer that came: judged, and adopted unless its phase has another plan by now. */
+static bool take_solved(struct atsi_rounds *r, bool wait, struct atsi_round_result *out)
+{
+    struct atsi_solved got;
+    struct phase *ph;
+    struct ask a;
+    if (!atsi_solver_take(r->solver, wait, &got))
+        return false;
+    ph = &r->phase[got.asked->in.phase];
+    for (uint32_t k = 0; k < ATSI_USES; k++) {
+        const struct atsi_attempt *t = &got.attempt[k];
+        if (!t->made)
+            continue;
+        r->counts.schedules++;
+        out->schedule_ns = t->took_ns;
+        (void)usable(r, "schedule", &got.asked->use[k], t->rc, t->took_ns, &t->why, t->legal);
+        if (got.asked->state_bytes[k] > 0)
+            memcpy(r->state[k], got.state[k], got.asked->state_bytes[k]);
+    }
+    if (got.used < 0 || got.schedule->keep != 0 || got.asked->serial != ph->serial)
+        return false;
+    a = (struct ask){
+        .phase = got.asked->in.phase, .tokens = ph->tokens, .clock_ns = got.asked->in.now_ns};
+    memcpy(a.now, got.asked->in.slowdown_now, sizeof a.now);
+    take_schedule(r, got.schedule, &ph->draft->schedule);
+    adopt(r, &a);
+    return true;
+}
+
+/* The question of this round, for the next one. */
+static void ask_beside(struct atsi_rounds *r, const struct ask *a)
+{
+    struct atsi_solve job = {.use = {r->p.schedule, r->p.fallback},
+                             .in = round_of(r, a),
+                             .time_limit_ns = r->p.time_limit_ns,
+                             .serial = r->phase[a->phase].serial};
+    struct atsi_err why = ATSI_ERR_INIT;
+    int rc = ATSI_OK;
+    if (job.use[0].ops == NULL || job.use[0].ops->schedule == NULL)
+        return;
+    for (int k = 0; k < (int)ATSI_USES && rc == ATSI_OK; k++) {
+        if (job.use[k].ops == NULL)
+            continue;
+        rc = state_for(r, k, job.use[k].ops, &why);
+        job.state[k] = r->state[k];
+        job.state_bytes[k] = r->state_bytes[k];
+    }
+    if (rc == ATSI_OK)
+        rc = atsi_solver_ask(r->solver, &job, &why);
+    if (rc != ATSI_OK)
+        (void)usable(r, "schedule", &job.use[0], rc, 0, &why, ATSI_OK);
+}
+
+/* Nothing that a policy could answer differently: the same size, slowdowns within 5 %. */
+static bool nothing_new(const struct atsi_rounds *r, const struct ask *a)
+{
+    const struct phase *ph = &r->phase[a->phase];
+    if (!r->p.lazy || !ph->planned || ph->tokens != a->tokens)
+        return false;
+    for (int k = 0; k < ATSI_N_CLASSES; k++) {
+        uint64_t was = ph->asked_at[k], now = a->now[k];
+        if ((now > was ? now - was : was - now) * 20 > was)
+            return false;
+    }
+    return true;
+}
+
+/* True: a plan of this phase was adopted.  A phase without a plan is not for here. */
+static bool beside(struct atsi_rounds *r, const struct ask *a, struct atsi_round_result *out)
+{
+    uint64_t before = r->phase[a->phase].serial;
+    (void)take_solved(r, false, out);
+    if (atsi_solver_busy(r->solver)) {
+        r->counts.waiting++;
+    } else if (!nothing_new(r, a)) {
+        memcpy(r->phase[a->phase].asked_at, a->now, sizeof a->now);
+        ask_beside(r, a);
+    }
+    return r->phase[a->phase].serial != before;
+}
+
+void atsi_rounds_settle(struct atsi_rounds *r)
+{
+    if (r->solver != NULL)
+        atsi_solver_wait(r->solver);
+}
+
+/* ---------------------------------------------------------------- classes nobody measures */
+static void end_probe(struct atsi_rounds *r)
+{
+    struct atsi_err why = ATSI_ERR_INIT;
+    uint64_t seen = 0, profile = 0;
+    int rc = r->p.probe->take(r->p.probe->ctx, &seen, &profile, &why);
+    if (rc == 0)
+        return;
+    r->probing = false;
+    if (rc == 1) {
+        atsi_recorder_probed(&r->recorder, r->probed, seen, profile);
+        r->counts.probes++;
+    } else {
+        r->no_probes = true;
+        say(r, "idle devices are no longer measured: %s", why.msg);
+    }
+}
+
+/* The class that went without a measurement longest. */
+static void begin_probe(struct atsi_rounds *r)
+{
+    uint32_t after = r->p.probe_rounds != 0 ? r->p.probe_rounds : ATSI_PROBE_ROUNDS, k = 0;
+    struct atsi_err why = ATSI_ERR_INIT;
+    int rc;
+    for (uint32_t c = 1; c < ATSI_N_CLASSES; c++)
+        if (r->recorder.since[c] > r->recorder.since[k])
+            k = c;
+    if (r->recorder.since[k] < after)
+        return;
+    rc = r->p.probe->start(r->p.probe->ctx, k, &why);
+    r->recorder.since[k] = 0; /* also when nothing measures it: others have their turn */
+    r->probed = k;
+    r->probing = rc == ATSI_OK;
+    if (rc < 0) {
+        r->no_probes = true;
+        say(r, "idle devices are no longer measured: %s", why.msg);
+    }
+}
+
+static void probe(struct atsi_rounds *r)
+{
+    if (r->p.probe == NULL || r->no_probes || r->p.frozen)
+        return;
+    if (r->probing)
+        end_probe(r);
+    else
+        begin_probe(r);
 }
 
 /* ---------------------------------------------------------------- what a round was like */
@@ -295,6 +418,14 @@ static void measure(const struct atsi_rounds *r, uint32_t phase, struct atsi_rou
         out->busy_ns[2] += rec->moves[k].end_ns - rec->moves[k].start_ns;
 }
 
+static bool keeps_plan(struct atsi_rounds *r, const struct ask *a, uint64_t *took)
+{
+    if ((r->p.frozen && r->phase[a->phase].planned) || nothing_new(r, a))
+        return true;
+    memcpy(r->phase[a->phase].asked_at, a->now, sizeof a->now);
+    return !new_schedule(r, a, took);
+}
+
 int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uint32_t ctx,
                      uint32_t tokens_left, struct atsi_round_result *out, struct atsi_err *err)
 {
@@ -309,21 +440,26 @@ int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uin
         memset(&r->recorder, 0, sizeof r->recorder);
     atsi_recorder_now(&r->recorder, a.now);
     atsi_question_slow(r->q, a.now);
-    if (!(r->p.frozen && ph->planned) && new_schedule(r, &a, &out->schedule_ns)) {
-        start = wall_ns();
+    if (r->solver != NULL && !ph->planned) /* what policies remember is with the solver */
+        (void)take_solved(r, true, out);
+    if (r->solver != NULL && ph->planned) {
+        out->kept = !beside(r, &a, out);
+    } else if (!keeps_plan(r, &a, &out->schedule_ns)) {
+        start = atsi_wall_ns();
         adopt(r, &a);
-        out->plan_ns = wall_ns() - start;
+        out->plan_ns = atsi_wall_ns() - start;
     } else {
         out->kept = true;
-        if (ph->tokens != a.tokens) /* the same answer for a round of another size */
-            build_plan(r, &a);
-        r->counts.kept++;
     }
+    if (ph->tokens != a.tokens) /* the same answer for a round of another size */
+        build_plan(r, &a);
+    r->counts.kept += out->kept;
     rc =
         atsi_exec_round(r->exec, ph->plan, r->work.source[phase], tokens_left > 1, &r->record, err);
     if (rc != ATSI_OK)
         return rc;
     atsi_recorder_take(&r->recorder, r->q, phase, ph->plan, r->record);
+    probe(r);
     measure(r, phase, out);
     out->predicted_ns = ph->in_force->schedule.predicted_ns;
     ph->observed_ns = out->ns;
@@ -357,6 +493,8 @@ int atsi_rounds_open(struct atsi_question *q, const struct atsi_exec_devices *d,
         rc = atsi_exec_open(q, d, &r->exec, err);
     if (rc == ATSI_OK && p->given != NULL)
         rc = check_given(r, err);
+    if (rc == ATSI_OK && p->background && p->dynamic && !p->frozen && p->given == NULL)
+        rc = atsi_solver_open(q, &r->solver, err);
     if (rc != ATSI_OK) {
         atsi_rounds_close(r);
         return rc;
@@ -370,6 +508,7 @@ void atsi_rounds_close(struct atsi_rounds *r)
 {
     if (r == NULL)
         return;
+    atsi_solver_close(r->solver);
     atsi_exec_close(r->exec);
     for (int f = 0; f < 2; f++) {
         atsi_plan_close(r->phase[f].plan);

@@ -7,28 +7,44 @@
 #ifndef ATSI_CORE_ROUND_ROUNDS_H
 #define ATSI_CORE_ROUND_ROUNDS_H
 
+#include "core/round/attempt.h"
 #include "core/round/exec.h"
 #include "core/round/record.h"
-
-struct atsi_policy_use {
-    const char *name; /* for messages */
-    const struct atsi_policy_ops *ops;
-};
 
 /* Answers made before, for both phases; their placements are the same. */
 struct atsi_rounds_given {
     const struct atsi_answer *phase[2]; /* enum atsi_phase */
 };
 
+/* Measures, between rounds, a cost class that rounds do not: when nothing runs on a device or
+ * nothing moves.  Nothing waits for it: it is started after one round and looked at after later
+ * ones. */
+struct atsi_probe {
+    void *ctx;
+    /* ATSI_OK: under way; 1: nothing here measures this class. */
+    int (*start)(void *ctx, uint32_t cls, struct atsi_err *err);
+    /* 1: over, with its time and that of the profile; 0: not yet; or ATSI_E*. */
+    int (*take)(void *ctx, uint64_t *seen_ns, uint64_t *profile_ns, struct atsi_err *err);
+};
+
+#define ATSI_PROBE_ROUNDS 64u
+
 struct atsi_rounds_params {
     struct atsi_policy_use place, schedule, fallback; /* fallback.ops may be NULL */
     uint64_t time_limit_ns; /* of one answer, on the wall clock; 0: none */
     bool dynamic;           /* false: nothing is promoted */
     bool frozen;            /* the first schedule of a phase stays, whatever is measured */
+    bool lazy; /* policies are asked again only when a slowdown or the rounds' size has changed */
     void (*say)(void *ctx, const char *text); /* refusals; may be NULL */
     void *say_ctx;
     /* Used instead of asking policies, as they are; NULL: ask.  An illegal one is an error. */
     const struct atsi_rounds_given *given;
+    /* Policies are asked beside the running round, on a thread of their own; their answer is
+     * adopted before the next round that begins after it is there.  Only the first plan of a phase
+     * is waited for. */
+    bool background;
+    const struct atsi_probe *probe; /* NULL: classes keep what was measured last */
+    uint32_t probe_rounds; /* without a measurement, before a probe; 0: ATSI_PROBE_ROUNDS */
 };
 
 /* Sources of work and activation bytes per phase (enum atsi_phase). */
@@ -49,6 +65,8 @@ struct atsi_round_result {
 
 struct atsi_rounds_counts {
     uint32_t rounds, schedules, kept, illegal, failed, late;
+    uint32_t waiting; /* rounds that began while an answer was being worked out */
+    uint32_t probes;  /* that measured something */
 };
 
 struct atsi_rounds;
@@ -60,6 +78,9 @@ void atsi_rounds_close(struct atsi_rounds *r); /* NULL is allowed */
 /* One round of a phase; tokens_left: rounds expected to come. */
 int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uint32_t ctx,
                      uint32_t tokens_left, struct atsi_round_result *out, struct atsi_err *err);
+/* Waits for the answer that is being worked out, which the next round will find: for whoever is
+ * about to change the question, and for tests. */
+void atsi_rounds_settle(struct atsi_rounds *r);
 struct atsi_exec *atsi_rounds_exec(struct atsi_rounds *r);
 const struct atsi_placement *atsi_rounds_placement(const struct atsi_rounds *r);
 /* The schedule and the plan in force in a phase, and what its last round took.  NULL: no round yet.

@@ -15,9 +15,10 @@
 static int items_of_file(struct atsi_sim_run *r, const char *path)
 {
     const struct atsi_model_params mp = {.struct_size = sizeof mp, .no_weights = ATSI_PLAN_ONLY};
-    const struct atsi_items_params ip = {.tile_bytes = (uint64_t)(r->machine.temp_mib * MIB / 2),
-                                         .type_k = ATSI_TYPE_F16,
-                                         .type_v = ATSI_TYPE_F16};
+    const struct atsi_items_params ip = {
+        .tile_bytes = (uint64_t)(r->machine.temp_mib * MIB / 2),
+        .type_k = r->costs != NULL ? r->made_of.type_k : ATSI_TYPE_F16,
+        .type_v = r->costs != NULL ? r->made_of.type_v : ATSI_TYPE_F16};
     const struct atsi_graph *g;
     struct atsi_model *m = NULL;
     int rc = atsi_model_open(r->rt, path, &mp, &m, r->err);
@@ -90,7 +91,7 @@ static int make_question(struct atsi_sim_run *r, bool loaded, bool slots,
                                       .mix_prompt = p->prompt,
                                       .mix_generated = p->generated,
                                       .n_vocab = vocabulary(r->items)};
-    int rc = atsi_question_model(r->items, &r->machine, &qp, out, r->err);
+    int rc = atsi_sim_question(r, &qp, out);
     if (rc == ATSI_OK && r->ram_bytes != 0)
         (*out)->budget[ATSI_DEVICE_HOST] = r->ram_bytes;
     return rc;

@@ -7,6 +7,7 @@
 #define ATSI_CORE_ROUND_SIM_RUN_H
 
 #include "atsinfer/simulate.h"
+#include "core/round/costs.h"
 #include "core/round/model_source.h"
 #include "core/round/rounds.h"
 #include "core/runtime.h"
@@ -15,6 +16,9 @@ struct atsi_sim_run {
     struct atsi_runtime *rt;
     const struct atsi_sim_params *p;
     struct atsi_machine machine;
+    struct atsi_costs *costs; /* measured; NULL: machine is a profile */
+    struct atsi_model *model; /* of costs; else NULL */
+    struct atsi_costs_model made_of;
     struct atsi_items *items;
     struct atsi_exec_devices d;
     struct atsi_rounds_params policies;
@@ -31,6 +35,15 @@ struct atsi_sim_session {
     struct atsi_rounds *rounds;
 };
 
+/* ---- sim_machine.c */
+/* A profile, a table, or ATSI_MACHINE_HERE.  The caller closes also after a failure. */
+int atsi_sim_open_machine(struct atsi_sim_run *r);
+void atsi_sim_close_machine(struct atsi_sim_run *r);
+/* With the machine's costs. */
+int atsi_sim_question(struct atsi_sim_run *r, const struct atsi_question_params *p,
+                      struct atsi_question **out);
+
+/* ---- sim_run.c */
 /* Items of the shape file (.ini) or model file p->model.  [owned: atsi_items_free] */
 int atsi_sim_open_items(struct atsi_sim_run *r);
 /* The policies that the configuration names. */

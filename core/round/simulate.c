@@ -138,7 +138,7 @@ int atsi_simulate(struct atsi_runtime *rt, const struct atsi_sim_params *p,
     struct atsi_sim_run r = {.rt = rt, .p = &all, .out = out, .err = err};
     int rc;
     memcpy(&all, p, p->struct_size < sizeof all ? p->struct_size : sizeof all);
-    rc = atsi_machine_read(all.machine, &r.machine, err);
+    rc = atsi_sim_open_machine(&r);
     *out = (struct atsi_sim_result){.struct_size = sizeof *out};
     if (rc == ATSI_OK)
         rc = atsi_sim_open_items(&r);
@@ -154,5 +154,6 @@ int atsi_simulate(struct atsi_runtime *rt, const struct atsi_sim_params *p,
     }
     atsi_sim_close_devices(&r);
     atsi_items_free(r.items);
+    atsi_sim_close_machine(&r);
     return rc;
 }

@@ -188,6 +188,17 @@ struct atsi_session_info {
     const char *chosen;  /* why: "measured: cpu_avx512 1.00, cpu_avx2 0.93", "named in FILE:LINE" */
     uint64_t state_bytes; /* recurrent states, part of no KV cache */
     uint32_t can_rewind;  /* 1: atsi_session_truncate() reaches every position */
+    uint32_t n_fallbacks; /* times the session went on without its accelerator */
+    /* The accelerator: "" and zeros when there is none.  Bytes on it, then counts since the start.
+     */
+    const char *accel;        /* name of its backend */
+    const char *accel_detail; /* of the device */
+    uint64_t accel_weights, accel_slots, accel_caches, accel_compute;
+    uint64_t pinned_bytes;                   /* of the host's weights */
+    uint32_t n_items, n_resident;            /* scheduled items; those that live on it */
+    uint64_t n_rounds, n_replans, n_refused; /* refused: answers of policies */
+    uint64_t n_transfers, transfer_bytes;    /* of weights */
+    uint64_t n_copies, copy_bytes;           /* of activations */
 };
 
 /* ATSI_ENOFIT: context and buffers do not fit the memory there is (the numbers are named). */
@@ -198,7 +209,22 @@ ATSI_EXPORT int atsi_session_open(struct atsi_model *m, const struct atsi_sessio
 ATSI_EXPORT int atsi_session_plan(struct atsi_model *m, const struct atsi_session_params *params,
                                   struct atsi_session_info *out, struct atsi_err *err);
 ATSI_EXPORT void atsi_session_close(struct atsi_session *s);
+/* Waits until weights are no longer rearranged in the background (load.pack = auto): from then on
+ * speed is steady, and the same tokens give the same bits.  cancel: may be NULL; non-zero ends the
+ * wait.  ATSI_EINTR. */
+ATSI_EXPORT int atsi_session_settle(struct atsi_session *s, const volatile int *cancel,
+                                    struct atsi_err *err);
+/* out->struct_size set by the caller. */
 ATSI_EXPORT void atsi_session_info(const struct atsi_session *s, struct atsi_session_info *out);
+
+/* Accelerator memory while the session lives: `vram` as memory.vram says it ("auto", "6GiB", "80%",
+ * "30%m").  Weights are placed again before the next round; answers do not change.  Without an
+ * accelerator it has no effect.  ATSI_ECONF: not such a value.  [any thread] */
+ATSI_EXPORT int atsi_session_set_budget(struct atsi_session *s, const char *vram,
+                                        struct atsi_err *err);
+/* Files and environment may say something else by now: every session reads memory.* again before
+ * its next round.  What is wrong is logged, and the budget stays.  [any thread; signal handlers] */
+ATSI_EXPORT void atsi_settings_changed(void);
 
 /* Receives logits[n_vocab] of the token at position `pos`, in order.  [borrowed for the call] */
 typedef int atsi_logits_fn(void *ctx, uint32_t pos, const float *logits);

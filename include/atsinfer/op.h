@@ -57,7 +57,8 @@ enum atsi_op_kind {
     /* dst0[T, n*m] = x / sqrt(mean(x^2) + eps) * weight0 {n}, over m runs of n elements of src0,
      * which start p.norm.stride elements apart (0: n, one after the other) */
     ATSI_OP_RMS_NORM = 2,
-    /* dst0[T, out] = src0[T, in] * weight0 {in, out}^T (+ weight1 {out}, f32) */
+    /* dst0[T, out] = src0[T, in] * weight0 {in, out}^T (+ weight1 {out}, f32).  dst0 may be columns
+     * of a wider activation (row_bytes > 4 * out): rows of a matrix that is computed in parts. */
     ATSI_OP_MATMUL = 3,
     /* dst0[T, n_rot] = cos, sin of src0 (i32 positions [T, 1]) * weight0 {n_rot/2} (f32, angular
      * frequency per pair), times p.rope.magnitude: n_rot/2 cosines, then n_rot/2 sines */

@@ -23,7 +23,7 @@ struct atsi_plan_pin {
 struct atsi_plan_params {
     uint32_t struct_size;
     uint32_t chunk;      /* tokens of a prefill round; 0: the machine's, at most the prompt */
-    const char *machine; /* profile, an ini file */
+    const char *machine; /* as of atsi_sim_params */
     const char *model;   /* shape file (.ini), or a model file, of which the head is read */
     const char *use;     /* a saved plan instead of the policy's answers; NULL: ask */
     const char *policy;  /* what the policy is called in reports and saved plans; NULL: its
@@ -104,6 +104,9 @@ struct atsi_plan_summary {
     uint32_t refused;      /* answers of policies that were refused */
     uint32_t reused;       /* 1: from a saved plan */
     uint32_t prompt, generated;
+    uint32_t measured; /* 1: with costs measured on this machine; rounds are simulated all the same
+                        */
+    uint32_t reserved;
 };
 
 enum atsi_plan_reason {

@@ -57,10 +57,13 @@ struct atsi_sim_span {
     const char *name;          /* of the item's weight; ROUND: of the phase.  [for the call] */
 };
 
+/* This machine, as measured for the model (atsinfer/profile.h); measured when it was not yet. */
+#define ATSI_MACHINE_HERE "here"
+
 struct atsi_sim_params {
     uint32_t struct_size;
     uint32_t mode;       /* enum atsi_sim_mode */
-    const char *machine; /* profile, an ini file */
+    const char *machine; /* profile (ini), table of measured costs, or ATSI_MACHINE_HERE */
     const char *model;   /* shape file (.ini), or a model file, of which only the head is read */
     uint32_t chunk;      /* tokens of a prefill round; 0: the machine's */
     uint32_t ctx;        /* positions before the decode rounds */

@@ -38,7 +38,8 @@ enum atsi_status {
     ATSI_ENOENT = -9,  /* no such file, key, plugin or tensor */
     ATSI_EABI = -10,   /* plugin and core speak different interface versions */
     ATSI_EINTR = -11,  /* stopped by the caller's cancel flag */
-    ATSI_EFAIL = -12   /* a self-test or numeric check failed */
+    ATSI_EFAIL = -12,  /* a self-test or numeric check failed */
+    ATSI_ELOST = -13   /* the device stopped working: close all of it, go on without */
 };
 
 /* Words for a failure.  [caller-owned]  The caller sets struct_size and nothing else. */

@@ -82,6 +82,7 @@ static int map_file(struct gguf_shard *s, uint64_t page, struct atsi_err *err)
         return atsi_fail(err, ATSI_ENOFIT, "no address space for %zu bytes: %s", m->map_bytes,
                          strerror(errno));
     m->map = p;
+    m->mapped = true;
     m->base = p + (m->first - start);
     if (mmap(p, (size_t)bytes, PROT_READ, MAP_SHARED | MAP_FIXED, s->fd, (off_t)start) ==
         MAP_FAILED)
@@ -258,4 +259,34 @@ int gguf_data_load(struct gguf_shard *shards, uint32_t n_shards,
             st = gguf_context(err, st, "%s", gguf_show_path(s->path, shown));
     }
     return st;
+}
+
+/* ---------------------------------------------------------------- giving memory back */
+/* Of a mapping the page cache keeps what it likes; of a copy the file takes the place. */
+static void release_pages(const struct gguf_shard *s, uint64_t page, uint64_t at, uint64_t end)
+{
+    uint8_t *p = (uint8_t *)s->memory.map + at;
+    if (s->memory.mapped)
+        (void)madvise(p, (size_t)(end - at), MADV_DONTNEED); /* saves memory only */
+    else
+        (void)mmap(p, (size_t)(end - at), PROT_READ, MAP_SHARED | MAP_FIXED, s->fd,
+                   (off_t)(first_page(s, page) + at)); /* likewise: the copy stays when it fails */
+}
+
+void gguf_data_release(struct gguf_shard *shards, uint32_t n_shards, const void *ptr, size_t bytes)
+{
+    long size = sysconf(_SC_PAGESIZE);
+    uint64_t page = size > 0 ? (uint64_t)size : GGUF_PAD_BYTES;
+    for (uint32_t i = 0; i < n_shards; i++) {
+        const struct gguf_memory *m = &shards[i].memory;
+        uintptr_t map = (uintptr_t)m->map, p = (uintptr_t)ptr;
+        uint64_t at, end;
+        if (m->map == NULL || p < map || p - map >= m->map_bytes ||
+            bytes > m->map_bytes - (p - map))
+            continue;
+        at = (p - map + page - 1) / page * page;
+        end = (p - map + bytes) / page * page;
+        if (at < end)
+            release_pages(&shards[i], page, at, end);
+    }
 }

@@ -85,6 +85,11 @@ static int gguf_graph(struct atsi_loaded *m, const struct atsi_graph **out, stru
     return ATSI_OK;
 }
 
+static void gguf_release(struct atsi_loaded *m, const void *ptr, size_t bytes)
+{
+    gguf_data_release(m->shards, m->n_shards, ptr, bytes);
+}
+
 static const struct atsi_loader_ops loader_ops = {
     .struct_size = sizeof loader_ops,
     .probe = gguf_probe,
@@ -94,6 +99,7 @@ static const struct atsi_loader_ops loader_ops = {
     .meta_at = gguf_meta_at,
     .meta_find = gguf_meta_by_key,
     .graph = gguf_graph,
+    .release = gguf_release,
 };
 
 static const struct atsi_component loader_component = {

@@ -4,6 +4,8 @@
 #ifndef GGUF_FILE_H
 #define GGUF_FILE_H
 
+#include <stdbool.h>
+
 #include "atsinfer/loader.h"
 #include "head.h"
 
@@ -14,6 +16,7 @@ struct atsi_host;
 struct gguf_memory {
     void *map; /* what to unmap; NULL: none */
     size_t map_bytes;
+    bool mapped; /* the file itself, not a copy */
     uint8_t *base;
     uint64_t first, last;
 };
@@ -43,5 +46,8 @@ int gguf_shard_check_unchanged(const struct gguf_shard *s, struct atsi_err *err)
 int gguf_data_load(struct gguf_shard *shards, uint32_t n_shards,
                    const struct atsi_load_params *params, const struct atsi_host *host,
                    struct atsi_err *err);
+/* Gives back the memory of whole pages inside [ptr, ptr + bytes), which lies in a data section; it
+ * stays readable.  [any thread] */
+void gguf_data_release(struct gguf_shard *shards, uint32_t n_shards, const void *ptr, size_t bytes);
 
 #endif

@@ -38,4 +38,20 @@ CPU_INLINE __m512i dot4(const int wide, __m512i acc, __m512i w, __m512i a)
 #endif
 }
 
+/* acc + w (u8) * the four activations at a (s8), which meet every dword. */
+CPU_INLINE __m512i dot4_at(const int wide, __m512i acc, __m512i w, const int8_t *a)
+{
+#ifdef __AVX512VNNI__
+    /* gcc 12 copies the accumulator around the intrinsic, and loads the activations apart. */
+    const struct four {
+        int8_t q[4];
+    } *m = (const void *)a;
+    (void)wide;
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*m));
+    return acc;
+#else
+    return dot4(wide, acc, w, broadcast_i32(a));
+#endif
+}
+
 #endif

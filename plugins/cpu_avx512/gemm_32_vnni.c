@@ -4,8 +4,10 @@
  */
 #include "gemm_32.h"
 #include "kernels.h"
+#include "panel_32.h"
 
-void fill_gemm_32_avx512_vnni(cpu_gemm_fn *gemm[])
+void fill_gemm_32_avx512_vnni(struct cpu_kernels *out)
 {
-    fill_gemm_32(gemm);
+    fill_gemm_32(out->gemm);
+    fill_panel_32(out->gemm_panel);
 }

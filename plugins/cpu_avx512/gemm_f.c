@@ -134,9 +134,9 @@ static void gemm_bf16_avx512(const void *w, size_t stride, uint32_t n_rows, cons
     gemm_f(ATSI_TYPE_BF16, w, stride, n_rows, x, y, ys);
 }
 
-void fill_gemm_f_avx512(cpu_gemm_fn *gemm[])
+void fill_gemm_f_avx512(struct cpu_kernels *out)
 {
-    gemm[ATSI_TYPE_F32] = gemm_f32_avx512;
-    gemm[ATSI_TYPE_F16] = gemm_f16_avx512;
-    gemm[ATSI_TYPE_BF16] = gemm_bf16_avx512;
+    out->gemm[ATSI_TYPE_F32] = gemm_f32_avx512;
+    out->gemm[ATSI_TYPE_F16] = gemm_f16_avx512;
+    out->gemm[ATSI_TYPE_BF16] = gemm_bf16_avx512;
 }

@@ -149,12 +149,6 @@ struct panel_k {
     float d[16], dmin[16];
 };
 
-/* Sign-extended byte b of each dword. */
-CPU_INLINE __m512i byte_of_dword(__m512i v, const unsigned b)
-{
-    return _mm512_srai_epi32(_mm512_slli_epi32(v, 24 - 8 * b), 24);
-}
-
 CPU_INLINE __m512i word_pair(__m512i lo, __m512i hi)
 {
     return _mm512_mask_blend_epi16(0xaaaaaaaau, lo, _mm512_slli_epi32(hi, 16));

@@ -4,8 +4,10 @@
  */
 #include "gemm_k.h"
 #include "kernels.h"
+#include "panel_k.h"
 
-void fill_gemm_k_avx512_vnni(cpu_gemm_fn *gemm[])
+void fill_gemm_k_avx512_vnni(struct cpu_kernels *out)
 {
-    fill_gemm_k(gemm);
+    fill_gemm_k(out->gemm);
+    fill_panel_k(out->gemm_panel);
 }

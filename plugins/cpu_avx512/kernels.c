@@ -9,13 +9,14 @@
 
 static void fill_products(int vnni, struct cpu_kernels *k)
 {
-    fill_gemm_f_avx512(k->gemm);
+    fill_gemm_f_avx512(k);
+    fill_panel_f_avx512(k);
     if (vnni) {
-        fill_gemm_32_avx512_vnni(k->gemm);
-        fill_gemm_k_avx512_vnni(k->gemm);
+        fill_gemm_32_avx512_vnni(k);
+        fill_gemm_k_avx512_vnni(k);
     } else {
-        fill_gemm_32_avx512(k->gemm);
-        fill_gemm_k_avx512(k->gemm);
+        fill_gemm_32_avx512(k);
+        fill_gemm_k_avx512(k);
     }
 }
 

@@ -16,12 +16,14 @@ void quant_32_avx512(const float *x, struct cpu_act *act, uint32_t t);
 void quant_256_avx512(const float *x, struct cpu_act *act, uint32_t t);
 void store_q8_0_avx512(const float *x, void *y, size_t n);
 
-/* Each fills the slots of its weight types; the _vnni twins need ATSI_CPU_AVX512VNNI. */
-void fill_gemm_f_avx512(cpu_gemm_fn *gemm[]);
-void fill_gemm_32_avx512(cpu_gemm_fn *gemm[]);
-void fill_gemm_32_avx512_vnni(cpu_gemm_fn *gemm[]);
-void fill_gemm_k_avx512(cpu_gemm_fn *gemm[]);
-void fill_gemm_k_avx512_vnni(cpu_gemm_fn *gemm[]);
+/* Each fills the slots of its weight types, the _32 and _k ones in both layouts; the _vnni twins
+ * need ATSI_CPU_AVX512VNNI. */
+void fill_gemm_f_avx512(struct cpu_kernels *out);
+void fill_panel_f_avx512(struct cpu_kernels *out);
+void fill_gemm_32_avx512(struct cpu_kernels *out);
+void fill_gemm_32_avx512_vnni(struct cpu_kernels *out);
+void fill_gemm_k_avx512(struct cpu_kernels *out);
+void fill_gemm_k_avx512_vnni(struct cpu_kernels *out);
 void fill_dequant_avx512(struct cpu_kernels *out);
 
 /* ops.c */

@@ -81,13 +81,6 @@ CPU_INLINE void interleave_16(const uint8_t *rows, size_t stride, const uint8_t 
     }
 }
 
-CPU_INLINE __m512i broadcast_i32(const void *p)
-{
-    int32_t v;
-    __builtin_memcpy(&v, p, sizeof v);
-    return _mm512_set1_epi32(v);
-}
-
 /* The accumulators of a tile, 2 x 16 rows times n tokens: zero, or what y holds so far. */
 CPU_INLINE void tile_start(int first, const float *y, size_t ys, const int n, __mmask16 m0,
                            __mmask16 m1, __m512 acc[2][TILE_TOKENS])

@@ -13,6 +13,13 @@
 /* The skeletons are written once and specialised by constant arguments; that only works inlined. */
 #define CPU_INLINE static inline __attribute__((always_inline))
 
+/* Loops over arrays of registers: they stay registers only when unrolled. */
+#ifdef __clang__
+#define CPU_UNROLL _Pragma("unroll")
+#else
+#define CPU_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 /* First n of 16 lanes, n <= 16. */
 CPU_INLINE __mmask16 mask_16(size_t n)
 {
@@ -23,6 +30,26 @@ CPU_INLINE __mmask16 mask_16(size_t n)
 CPU_INLINE __mmask16 mask_left(size_t n)
 {
     return n >= 16 ? (__mmask16)0xffff : mask_16(n);
+}
+
+CPU_INLINE __m512i broadcast_i32(const void *p)
+{
+    int32_t v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return _mm512_set1_epi32(v);
+}
+
+/* Sign-extended byte b of each dword. */
+CPU_INLINE __m512i byte_of_dword(__m512i v, const unsigned b)
+{
+    return _mm512_srai_epi32(_mm512_slli_epi32(v, 24 - 8 * b), 24);
+}
+
+/* The 16-entry table of a type as codes (value + zero), repeated in every lane. */
+CPU_INLINE __m512i code_table(const int8_t *values, const int zero)
+{
+    __m128i t = _mm_loadu_si128((const __m128i *)(const void *)values);
+    return _mm512_broadcast_i32x4(_mm_add_epi8(t, _mm_set1_epi8((char)zero)));
 }
 
 /* Sixteen floats at p, or those of the mask m. */

@@ -37,13 +37,6 @@ static const struct form_32 forms_32[ATSI_TYPE_COUNT] = {
     [ATSI_TYPE_MXFP4] = {17, 1, 12, 0, 0, 0},
 };
 
-/* The 16-entry table of a type as codes (value + zero), repeated in every lane. */
-CPU_INLINE __m512i code_table(const int8_t *values, const int zero)
-{
-    __m128i t = _mm_loadu_si128((const __m128i *)(const void *)values);
-    return _mm512_broadcast_i32x4(_mm_add_epi8(t, _mm_set1_epi8((char)zero)));
-}
-
 /* Adds 16 to the codes whose bit is set: the four bytes at qh of block b, in lane b, are one bit
  * per element, least significant first. */
 CPU_INLINE void add_fifth_bit(const uint8_t *p, const int bytes, const int qh, __m512i c[2])

@@ -19,6 +19,10 @@ uint32_t cpu_act_block(const struct atsi_op *op)
     }
 }
 
+/* Rows this far apart fall in the same few sets of a first cache, and tiles read several at once.
+ */
+#define SET_STRIDE 1024u
+
 struct act_sizes {
     size_t q, d, bsum; /* elements from row to row */
 };
@@ -28,6 +32,8 @@ static struct act_sizes sizes_of(uint32_t k, uint32_t block)
     struct act_sizes s = {0, 0, 0};
     if (block != 0) {
         s.q = cpu_round_up(k, CPU_ALIGN);
+        if (s.q % SET_STRIDE == 0)
+            s.q += CPU_ALIGN;
         s.d = cpu_round_up(k / block, CPU_ALIGN / sizeof(float));
         s.bsum = cpu_round_up(k / 16, CPU_ALIGN / sizeof(int16_t));
     }

@@ -11,8 +11,9 @@
 #include "cpu_kernels.h"
 
 #define CPU_ALIGN 64u
-/* Rows of a weight are dealt to workers in multiples of this, so that kernels see whole tiles. */
-#define CPU_ROW_STEP 16u
+/* Rows of a weight are dealt to workers in multiples of this, so that kernels see whole tiles: two
+ * panels, which are read side by side. */
+#define CPU_ROW_STEP 32u
 /* Rows of activations that meet one expert at a time. */
 #define CPU_GATHER 64u
 #define CPU_NO_BAD_EXPERT INT64_MAX /* no 32-bit id */
@@ -87,6 +88,7 @@ void cpu_share(const struct atsi_worker *w, size_t n, size_t step, size_t *first
 
 /* Scratch one worker needs for an op besides its act buffer. */
 size_t cpu_matmul_scratch(const struct atsi_op *op);
+size_t cpu_embed_scratch(const struct atsi_op *op);
 size_t cpu_experts_scratch(const struct atsi_op *op, uint32_t n_threads);
 size_t cpu_attn_scratch(const struct atsi_op *op);
 size_t cpu_delta_scratch(const struct atsi_op *op);
@@ -109,7 +111,15 @@ void cpu_op_regroup(struct cpu_worker *w, const struct atsi_op *op);
 void cpu_op_conv(struct cpu_worker *w, const struct atsi_op *op);
 void cpu_op_delta_net(struct cpu_worker *w, const struct atsi_op *op);
 
-/* Products of weight rows [first, end) with act, exact or not: y[t * y_stride + r - first]. */
+/* Row `row` of a matrix of `weight` that starts at base, to f32.  `room`: row_bytes of scratch, for
+ * packed weights (else not used). */
+void cpu_row_dequant(const struct cpu_worker *w, const struct atsi_tensor *weight, const void *base,
+                     size_t row, void *room, float *y);
+/* Scratch for it. */
+size_t cpu_row_scratch(const struct atsi_tensor *weight);
+
+/* Products of weight rows [first, end), first a multiple of 16, with act, exact or not: y[t *
+ * y_stride + r - first]. */
 void cpu_rows_times(struct cpu_worker *w, const struct atsi_tensor *weight, const void *base,
                     bool exact, size_t first, size_t end, const struct cpu_act *act, float *y,
                     size_t y_stride);

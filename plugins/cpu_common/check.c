@@ -37,7 +37,7 @@ static uint64_t width(const struct atsi_tensor *t)
 static bool is_vector(const struct atsi_tensor *t, uint64_t n)
 {
     uint64_t elems = 1;
-    if (t == NULL || t->type != ATSI_TYPE_F32)
+    if (t == NULL || t->type != ATSI_TYPE_F32 || t->layout != ATSI_LAYOUT_ROWS)
         return false;
     for (uint32_t d = 0; d < t->n_dims && d < 4; d++)
         elems *= t->ne[d];
@@ -51,11 +51,17 @@ static bool is_matrix(const struct atsi_tensor *t, uint64_t ne0, uint64_t ne1)
            t->n_dims <= 4 && t->ne[0] == ne0 && t->ne[1] == ne1 && t->row_bytes == ne0 * 4;
 }
 
+static bool is_known_layout(const struct cpu_kernels *k, const struct atsi_tensor *t)
+{
+    return t->layout == ATSI_LAYOUT_ROWS ||
+           (t->layout == ATSI_LAYOUT_PANELS && k->gemm_panel[t->type] != NULL);
+}
+
 /* A matrix or stack of matrices with whole blocks that the table has a kernel for. */
 static bool is_weight(const struct cpu_kernels *k, const struct atsi_tensor *t, bool stack)
 {
     if (t == NULL || atsi_type_info(t->type) == NULL || t->type == ATSI_TYPE_I32 ||
-        t->layout != ATSI_LAYOUT_ROWS || t->n_dims < 1 || t->n_dims > (stack ? 3U : 2U))
+        !is_known_layout(k, t) || t->n_dims < 1 || t->n_dims > (stack ? 3U : 2U))
         return false;
     return t->ne[0] > 0 && t->ne[0] < MAX_WIDTH && t->ne[1] > 0 && t->ne[1] < MAX_WIDTH &&
            t->row_bytes == atsi_row_bytes(t->type, t->ne[0]) && t->row_bytes != 0 &&
@@ -84,11 +90,22 @@ static bool good_norm(const struct atsi_op *op)
     return stride == 0 ? in == out : stride >= n && runs_fit(out / n, stride, 0, n, in);
 }
 
+/* Or columns of a wider activation. */
+static bool is_product(const struct atsi_tensor *t, const struct atsi_op *op, uint64_t width)
+{
+    struct atsi_tensor narrow;
+    if (t == NULL || t->row_bytes % 4 != 0 || t->row_bytes / 4 >= MAX_WIDTH)
+        return false;
+    narrow = *t;
+    narrow.row_bytes = width * 4;
+    return t->row_bytes >= narrow.row_bytes && is_f32(&narrow, op, width);
+}
+
 static bool good_matmul(const struct cpu_kernels *k, const struct atsi_op *op)
 {
     const struct atsi_tensor *w = op->weight[0];
     return is_weight(k, w, false) && is_f32(op->src[0], op, w->ne[0]) &&
-           is_f32(op->dst[0], op, w->ne[1]) &&
+           is_product(op->dst[0], op, w->ne[1]) &&
            (op->weight[1] == NULL || is_vector(op->weight[1], w->ne[1]));
 }
 

@@ -49,6 +49,13 @@ struct cpu_act {
 typedef void cpu_gemm_fn(const void *w, size_t w_stride, uint32_t n_rows, const struct cpu_act *x,
                          float *y, size_t y_stride);
 
+/* The same for n_panels panels of `type` (atsinfer/panel.h), one after the other:
+ *   y[t * y_stride + 16 p + r] = row r of panel p times activation row t.
+ * `type` is the slot's own, so that one function may serve several.  What surrounds a panel is not
+ * read but may be prefetched.  Any n_panels; workers get an even number wherever they can. */
+typedef void cpu_gemm_panel_fn(uint32_t type, const void *panels, uint32_t n_panels,
+                               const struct cpu_act *x, float *y, size_t y_stride);
+
 /* One attention work unit: `n_q` consecutive query heads that share KV head's cache, one token.
  *   q [n_q][dk]; n_kv visible rows in order of position: n_first of them at k [.][dk] and v [.][dv]
  *   (rows packed, types type_k / type_v: F32, F16, Q8_0), the rest at k2 and v2, where a ring
@@ -103,6 +110,8 @@ struct cpu_kernels {
     /* Products by weight type with the activation kind of atsi_type_info(type)->act; F32, F16 and
      * BF16 take f32 rows. */
     cpu_gemm_fn *gemm[ATSI_TYPE_COUNT];
+    /* Likewise for ATSI_LAYOUT_PANELS.  Rows that fill no panel go to `gemm`. */
+    cpu_gemm_panel_fn *gemm_panel[ATSI_TYPE_COUNT];
     /* y[k] = row of `type`, exact to f32 rounding as docs/formats.md orders the multiplications. */
     void (*dequant[ATSI_TYPE_COUNT])(const void *w, float *y, uint32_t k);
     /* y may equal x. */

@@ -5,6 +5,11 @@
 
 #include <math.h>
 
+size_t cpu_embed_scratch(const struct atsi_op *op)
+{
+    return cpu_row_scratch(op->weight[0]);
+}
+
 void cpu_op_embed(struct cpu_worker *w, const struct atsi_op *op)
 {
     const struct atsi_tensor *table = op->weight[0];
@@ -12,9 +17,8 @@ void cpu_op_embed(struct cpu_worker *w, const struct atsi_op *op)
     cpu_share(w->w, op->n_rows, 1, &first, &end);
     for (size_t t = first; t < end; t++) {
         size_t id = (size_t)((const int32_t *)op->src[0]->data)[t]; /* checked before the region */
-        w->kernels->dequant[table->type]((const unsigned char *)table->data + id * table->row_bytes,
-                                         (float *)op->dst[0]->data + t * table->ne[0],
-                                         (uint32_t)table->ne[0]);
+        cpu_row_dequant(w, table, table->data, id, w->free,
+                        (float *)op->dst[0]->data + t * table->ne[0]);
     }
 }
 

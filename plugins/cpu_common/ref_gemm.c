@@ -7,6 +7,10 @@
 #include "ref.h"
 #include "ref_block.h"
 
+#include "panel/pack.h"
+
+#define MAX_BLOCK 210u /* bytes: Q6_K */
+
 static void block_sums(const struct ref_block *b, const int8_t *x, int32_t *isum, int32_t *imin)
 {
     *isum = *imin = 0;
@@ -21,20 +25,38 @@ static void block_sums(const struct ref_block *b, const int8_t *x, int32_t *isum
     }
 }
 
-/* y of one row for all tokens.  Blocks are decoded once per token to keep the order obvious. */
-static void gemm_blocks(uint32_t type, const void *w, size_t w_stride, uint32_t n_rows,
-                        const struct cpu_act *x, float *y, size_t y_stride)
+/* Weight rows of k elements, in either layout. */
+struct rows {
+    uint32_t type, k;
+    const uint8_t *data;
+    size_t stride; /* from row to row; 0: panels */
+};
+
+/* Block i of row r as the file has it, which panels put together in `room`. */
+static const void *block_of(const struct rows *w, uint32_t r, uint32_t i, void *room)
 {
-    ref_decode_fn *decode = ref_decoder(type);
-    const struct atsi_type_info *ti = atsi_type_info(type);
-    uint32_t n_blocks = x->k / ti->block_elems;
+    const struct atsi_type_info *ti = atsi_type_info(w->type);
+    const uint8_t *panel;
+    if (w->stride != 0)
+        return w->data + r * w->stride + (size_t)i * ti->block_bytes;
+    panel = w->data + r / ATSI_PANEL_ROWS * atsi_panel_bytes(w->type, w->k);
+    atsi_panel_read(w->type, w->k, panel, r % ATSI_PANEL_ROWS, i, 1, room);
+    return room;
+}
+
+/* y of one row for all tokens. */
+static void gemm_blocks(const struct rows *w, uint32_t n_rows, const struct cpu_act *x, float *y,
+                        size_t y_stride)
+{
+    ref_decode_fn *decode = ref_decoder(w->type);
+    uint32_t n_blocks = x->k / atsi_type_info(w->type)->block_elems;
     for (uint32_t r = 0; r < n_rows; r++) {
-        const unsigned char *row = (const unsigned char *)w + r * w_stride;
         for (uint32_t t = 0; t < x->n_tok; t++)
             y[t * y_stride + r] = 0;
         for (uint32_t i = 0; i < n_blocks; i++) {
+            uint16_t room[MAX_BLOCK / 2];
             struct ref_block b;
-            decode(row + (size_t)i * ti->block_bytes, &b);
+            decode(block_of(w, r, i, room), &b);
             for (uint32_t t = 0; t < x->n_tok; t++) {
                 const int8_t *q = x->q + t * x->q_stride + (size_t)i * b.n;
                 float dx = x->d[t * x->d_stride + i], *acc = &y[t * y_stride + r];
@@ -47,33 +69,45 @@ static void gemm_blocks(uint32_t type, const void *w, size_t w_stride, uint32_t 
     }
 }
 
-static float load_f32(const void *w, uint32_t i)
+static float load(uint32_t type, const void *value)
 {
-    return ((const float *)w)[i];
+    float f;
+    uint16_t h;
+    if (type == ATSI_TYPE_F32) {
+        memcpy(&f, value, sizeof f);
+        return f;
+    }
+    memcpy(&h, value, sizeof h);
+    return type == ATSI_TYPE_F16 ? atsi_f16_to_f32(h) : atsi_bf16_to_f32(h);
 }
 
-static float load_f16(const void *w, uint32_t i)
-{
-    return atsi_f16_to_f32(((const uint16_t *)w)[i]);
-}
-
-static float load_bf16(const void *w, uint32_t i)
-{
-    return atsi_bf16_to_f32(((const uint16_t *)w)[i]);
-}
-
-static void gemm_floats(float (*load)(const void *w, uint32_t i), const void *w, size_t w_stride,
-                        uint32_t n_rows, const struct cpu_act *x, float *y, size_t y_stride)
+static void gemm_floats(const struct rows *w, uint32_t n_rows, const struct cpu_act *x, float *y,
+                        size_t y_stride)
 {
     for (uint32_t r = 0; r < n_rows; r++)
         for (uint32_t t = 0; t < x->n_tok; t++) {
-            const unsigned char *row = (const unsigned char *)w + r * w_stride;
             const float *xt = x->f + t * x->f_stride;
-            float acc = 0;
+            float acc = 0, room;
             for (uint32_t i = 0; i < x->k; i++)
-                acc += load(row, i) * xt[i];
+                acc += load(w->type, block_of(w, r, i, &room)) * xt[i];
             y[t * y_stride + r] = acc;
         }
+}
+
+static void gemm_rows(uint32_t type, const void *w, size_t w_stride, uint32_t n_rows,
+                      const struct cpu_act *x, float *y, size_t y_stride)
+{
+    const struct rows rows = {type, x->k, w, w_stride};
+    if (atsi_type_info(type)->block_elems == 1)
+        gemm_floats(&rows, n_rows, x, y, y_stride);
+    else
+        gemm_blocks(&rows, n_rows, x, y, y_stride);
+}
+
+static void gemm_panel_ref(uint32_t type, const void *panels, uint32_t n_panels,
+                           const struct cpu_act *x, float *y, size_t y_stride)
+{
+    gemm_rows(type, panels, 0, n_panels * ATSI_PANEL_ROWS, x, y, y_stride);
 }
 
 #define ARGS                                                                                       \
@@ -82,82 +116,82 @@ static void gemm_floats(float (*load)(const void *w, uint32_t i), const void *w,
 
 static void gemm_f32_ref(ARGS)
 {
-    gemm_floats(load_f32, w, w_stride, n_rows, x, y, y_stride);
+    gemm_rows(ATSI_TYPE_F32, w, w_stride, n_rows, x, y, y_stride);
 }
 
 static void gemm_f16_ref(ARGS)
 {
-    gemm_floats(load_f16, w, w_stride, n_rows, x, y, y_stride);
+    gemm_rows(ATSI_TYPE_F16, w, w_stride, n_rows, x, y, y_stride);
 }
 
 static void gemm_bf16_ref(ARGS)
 {
-    gemm_floats(load_bf16, w, w_stride, n_rows, x, y, y_stride);
+    gemm_rows(ATSI_TYPE_BF16, w, w_stride, n_rows, x, y, y_stride);
 }
 
 static void gemm_q4_0_ref(ARGS)
 {
-    gemm_blocks(ATSI_TYPE_Q4_0, w, w_stride, n_rows, x, y, y_stride);
+    gemm_rows(ATSI_TYPE_Q4_0, w, w_stride, n_rows, x, y, y_stride);
 }
 
 static void gemm_q4_1_ref(ARGS)
 {
-    gemm_blocks(ATSI_TYPE_Q4_1, w, w_stride, n_rows, x, y, y_stride);
+    gemm_rows(ATSI_TYPE_Q4_1, w, w_stride, n_rows, x, y, y_stride);
 }
 
 static void gemm_q5_0_ref(ARGS)
 {
-    gemm_blocks(ATSI_TYPE_Q5_0, w, w_stride, n_rows, x, y, y_stride);
+    gemm_rows(ATSI_TYPE_Q5_0, w, w_stride, n_rows, x, y, y_stride);
 }
 
 static void gemm_q5_1_ref(ARGS)
 {
-    gemm_blocks(ATSI_TYPE_Q5_1, w, w_stride, n_rows, x, y, y_stride);
+    gemm_rows(ATSI_TYPE_Q5_1, w, w_stride, n_rows, x, y, y_stride);
 }
 
 static void gemm_q8_0_ref(ARGS)
 {
-    gemm_blocks(ATSI_TYPE_Q8_0, w, w_stride, n_rows, x, y, y_stride);
+    gemm_rows(ATSI_TYPE_Q8_0, w, w_stride, n_rows, x, y, y_stride);
 }
 
 static void gemm_q2_k_ref(ARGS)
 {
-    gemm_blocks(ATSI_TYPE_Q2_K, w, w_stride, n_rows, x, y, y_stride);
+    gemm_rows(ATSI_TYPE_Q2_K, w, w_stride, n_rows, x, y, y_stride);
 }
 
 static void gemm_q3_k_ref(ARGS)
 {
-    gemm_blocks(ATSI_TYPE_Q3_K, w, w_stride, n_rows, x, y, y_stride);
+    gemm_rows(ATSI_TYPE_Q3_K, w, w_stride, n_rows, x, y, y_stride);
 }
 
 static void gemm_q4_k_ref(ARGS)
 {
-    gemm_blocks(ATSI_TYPE_Q4_K, w, w_stride, n_rows, x, y, y_stride);
+    gemm_rows(ATSI_TYPE_Q4_K, w, w_stride, n_rows, x, y, y_stride);
 }
 
 static void gemm_q5_k_ref(ARGS)
 {
-    gemm_blocks(ATSI_TYPE_Q5_K, w, w_stride, n_rows, x, y, y_stride);
+    gemm_rows(ATSI_TYPE_Q5_K, w, w_stride, n_rows, x, y, y_stride);
 }
 
 static void gemm_q6_k_ref(ARGS)
 {
-    gemm_blocks(ATSI_TYPE_Q6_K, w, w_stride, n_rows, x, y, y_stride);
+    gemm_rows(ATSI_TYPE_Q6_K, w, w_stride, n_rows, x, y, y_stride);
 }
 
 static void gemm_iq4_nl_ref(ARGS)
 {
-    gemm_blocks(ATSI_TYPE_IQ4_NL, w, w_stride, n_rows, x, y, y_stride);
+    gemm_rows(ATSI_TYPE_IQ4_NL, w, w_stride, n_rows, x, y, y_stride);
 }
 
 static void gemm_iq4_xs_ref(ARGS)
 {
-    gemm_blocks(ATSI_TYPE_IQ4_XS, w, w_stride, n_rows, x, y, y_stride);
+    gemm_rows(ATSI_TYPE_IQ4_XS, w, w_stride, n_rows, x, y, y_stride);
 }
 
 static void gemm_mxfp4_ref(ARGS)
 {
-    gemm_blocks(ATSI_TYPE_MXFP4, w, w_stride, n_rows, x, y, y_stride);
+    gemm_rows(ATSI_TYPE_MXFP4, w, w_stride, n_rows, x, y, y_stride);
 }
 
 void ref_gemm_fill(struct cpu_kernels *k)
@@ -178,4 +212,7 @@ void ref_gemm_fill(struct cpu_kernels *k)
     k->gemm[ATSI_TYPE_IQ4_NL] = gemm_iq4_nl_ref;
     k->gemm[ATSI_TYPE_IQ4_XS] = gemm_iq4_xs_ref;
     k->gemm[ATSI_TYPE_MXFP4] = gemm_mxfp4_ref;
+    for (uint32_t t = 0; t < ATSI_TYPE_COUNT; t++)
+        if (atsi_panel_form(t) != NULL)
+            k->gemm_panel[t] = gemm_panel_ref;
 }

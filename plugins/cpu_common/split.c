@@ -30,10 +30,11 @@ struct planner {
     size_t act_scratch;
 };
 
+/* From the first to the last element: of columns of a wider activation, what lies between too. */
 static struct span span_of(const struct atsi_tensor *t, uint32_t rows, bool written)
 {
     uintptr_t from = (uintptr_t)t->data;
-    return (struct span){from, from + (size_t)rows * t->ne[0] * 4, written};
+    return (struct span){from, from + (size_t)(rows - 1) * t->row_bytes + t->ne[0] * 4, written};
 }
 
 /* Keys or values of an attention, which it writes and reads. */
@@ -138,7 +139,9 @@ static void plan_op(struct planner *p, const struct atsi_op *op, struct cpu_step
     *s = (struct cpu_step){.barrier = op_conflicts(p, op)};
     if (op->kind == ATSI_OP_MATMUL || op->kind == ATSI_OP_MATMUL_ID)
         plan_act(p, op, s);
-    if (op->kind == ATSI_OP_MATMUL)
+    if (op->kind == ATSI_OP_EMBED)
+        need(&p->scratch, cpu_embed_scratch(op));
+    else if (op->kind == ATSI_OP_MATMUL)
         need(&p->scratch, cpu_matmul_scratch(op));
     else if (op->kind == ATSI_OP_MATMUL_ID)
         need(&p->scratch, cpu_experts_scratch(op, n_threads));

@@ -75,14 +75,15 @@ static const struct table {
     const char *isa, *label;
     uint64_t needs, hides;
     void (*fill)(const struct atsi_host *host, struct cpu_kernels *out);
+    bool same_bits; /* products with blocks do not depend on the layout of weights */
 } tables[] = {
-    {"ref", "ref", 0, 0, ref_kernels},
+    {"ref", "ref", 0, 0, ref_kernels, true},
 #ifdef CK_HAVE_AVX2
-    {"avx2", "avx2", AVX2_CAPS, 0, cpu_avx2_kernels},
+    {"avx2", "avx2", AVX2_CAPS, 0, cpu_avx2_kernels, false},
 #endif
 #ifdef CK_HAVE_AVX512
-    {"avx512", "avx512, VNNI hidden", AVX512_CAPS, ATSI_CPU_AVX512VNNI, cpu_avx512_kernels},
-    {"avx512", "avx512", AVX512_CAPS | ATSI_CPU_AVX512VNNI, 0, cpu_avx512_kernels},
+    {"avx512", "avx512, VNNI hidden", AVX512_CAPS, ATSI_CPU_AVX512VNNI, cpu_avx512_kernels, true},
+    {"avx512", "avx512", AVX512_CAPS | ATSI_CPU_AVX512VNNI, 0, cpu_avx512_kernels, true},
 #endif
 };
 #define N_TABLES (sizeof tables / sizeof tables[0])
@@ -158,11 +159,16 @@ static void end(struct run *r, uint32_t type)
 
 #define NO_TYPE ATSI_TYPE_COUNT
 
-static void check_types(struct run *r, const struct cpu_kernels *k)
+static void check_types(struct run *r, const struct cpu_kernels *k, bool same_bits)
 {
     for (uint32_t t = 0; t < ATSI_TYPE_COUNT; t++) {
         if (k->gemm[t] != NULL && begin(r, "gemm", t, (any_fn *)k->gemm[t])) {
             ck_gemm(&r->ck, k->gemm[t], t);
+            end(r, t);
+        }
+        if (k->gemm_panel[t] != NULL && begin(r, "gemm_panel", t, (any_fn *)k->gemm_panel[t])) {
+            bool same = same_bits && atsi_type_info(t)->block_elems > 1;
+            ck_gemm_panel(&r->ck, k->gemm_panel[t], same ? k->gemm[t] : NULL, t);
             end(r, t);
         }
         if (k->dequant[t] != NULL && begin(r, "dequant", t, (any_fn *)k->dequant[t])) {
@@ -212,7 +218,7 @@ static void check_complete(struct run *r, const struct cpu_kernels *k)
 {
     for (uint32_t t = 0; t < ATSI_TYPE_COUNT; t++)
         if (atsi_type_info(t) != NULL && t != ATSI_TYPE_I32 &&
-            (k->gemm[t] == NULL || k->dequant[t] == NULL)) {
+            (k->gemm[t] == NULL || k->gemm_panel[t] == NULL || k->dequant[t] == NULL)) {
             (void)printf("FAILED %s: no kernel for %s\n", r->ck.isa, atsi_type_info(t)->name);
             r->n_bad++;
         }
@@ -233,7 +239,7 @@ static void check_table(struct run *r, const struct table *t, uint64_t caps)
     r->ck.isa = t->label;
     t->fill(&host, &k);
     check_complete(r, &k);
-    check_types(r, &k);
+    check_types(r, &k, t->same_bits);
     check_ops(r, &k);
 }
 

@@ -107,6 +107,8 @@ uint32_t ck_act_block(uint32_t type);
 
 /* ---------------------------------------------------------------- one check per slot */
 void ck_gemm(struct ck *c, cpu_gemm_fn *fn, uint32_t type);
+/* rows: a product that must give the same bits, or NULL. */
+void ck_gemm_panel(struct ck *c, cpu_gemm_panel_fn *fn, cpu_gemm_fn *rows, uint32_t type);
 void ck_dequant(struct ck *c, void (*fn)(const void *w, float *y, uint32_t k), uint32_t type);
 void ck_quant(struct ck *c, void (*fn)(const float *x, struct cpu_act *act, uint32_t t),
               uint32_t block);

@@ -128,6 +128,50 @@ static const struct {
                   {"does not write the last rows", leaves_rows},
                   {"is 1 % off for one token", off_for_one_token}};
 
+/* ---------------------------------------------------------------- products on panels */
+#define PANEL_ARGS                                                                                 \
+    uint32_t type, const void *panels, uint32_t n_panels, const struct cpu_act *x, float *y,       \
+        size_t y_stride
+
+static void panel_product(PANEL_ARGS)
+{
+    right.gemm_panel[type](type, panels, n_panels, x, y, y_stride);
+}
+
+static void takes_rows(PANEL_ARGS)
+{
+    right.gemm[type](panels, atsi_row_bytes(type, x->k), 16 * n_panels, x, y, y_stride);
+}
+
+static void odd_panel_lost(PANEL_ARGS)
+{
+    panel_product(type, panels, n_panels > 1 ? n_panels - n_panels % 2 : n_panels, x, y, y_stride);
+}
+
+/* As a kernel of two streams goes wrong: the chain of the second one is another. */
+static void second_stream_differs(PANEL_ARGS)
+{
+    panel_product(type, panels, n_panels, x, y, y_stride);
+    if (n_panels > 1 && x->n_tok > 0)
+        y[16] *= 1.0F + 0x1p-23F;
+}
+
+static void panel_reads_on(PANEL_ARGS)
+{
+    const volatile unsigned char *end =
+        (const unsigned char *)panels + n_panels * 16 * atsi_row_bytes(type, x->k);
+    panel_product(type, panels, n_panels, x, y, y_stride);
+    (void)*end;
+}
+
+static const struct {
+    const char *name;
+    cpu_gemm_panel_fn *fn;
+} wrong_panel[] = {{"takes panels for rows", takes_rows},
+                   {"forgets the odd panel", odd_panel_lost},
+                   {"depends on panels side by side", second_stream_differs},
+                   {"reads past the last panel", panel_reads_on}};
+
 /* ---------------------------------------------------------------- other slots */
 static void dequant_next(const void *w, float *y, uint32_t k)
 {
@@ -454,6 +498,12 @@ uint32_t ck_wrong(struct ck *c)
         ck_gemm(c, wrong_gemm[i].fn, ATSI_TYPE_Q4_K);
         missed += expect_failure(c, wrong_gemm[i].name);
     }
+    for (size_t i = 0; i < sizeof wrong_panel / sizeof wrong_panel[0]; i++) {
+        ck_gemm_panel(c, wrong_panel[i].fn, NULL, ATSI_TYPE_MXFP4);
+        missed += expect_failure(c, wrong_panel[i].name);
+    }
+    ck_gemm_panel(c, panel_product, depends_on_company, ATSI_TYPE_Q4_K);
+    missed += expect_failure(c, "other bits in panels than in rows");
     ck_dequant(c, dequant_next, ATSI_TYPE_Q6_K);
     missed += expect_failure(c, "dequantizes with a last-bit error");
     ck_quant(c, quant_truncates, 32);

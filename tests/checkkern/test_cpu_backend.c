@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "backend_fixture.h"
+#include "panel/pack.h"
 
 /* ---------------------------------------------------------------- one layer of a model */
 enum { D = 256, HEADS = 6, KV_HEADS = 2, DIM = 32, FF = 512, EXPERTS = 5, USED = 2, CTX = 64 };
@@ -279,6 +280,49 @@ static void same_bits_for_any_chunks(void **state)
     pass_close(&whole);
     pass_close(&parts);
     layer_close(&l);
+}
+
+/* The matrices of a layer in panels; its vectors stay as they are. */
+static void layer_pack(struct layer *l)
+{
+    struct atsi_tensor *all[] = {&l->embed,  &l->wq,   &l->wk, &l->wv,   &l->wo,
+                                 &l->router, &l->gate, &l->up, &l->down, &l->head};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct atsi_panel_matrix m = {all[i]->type, all[i]->ne[0], all[i]->ne[1], all[i]->ne[2]};
+        struct atsi_tensor rows = *all[i];
+        *all[i] = tensor_new(rows.type, rows.ne[0], rows.ne[1], rows.ne[2]);
+        all[i]->layout = ATSI_LAYOUT_PANELS;
+        atsi_panel_convert(&m, 0, atsi_panel_parts(&m), 0, rows.data, all[i]->data);
+        tensor_free(&rows);
+    }
+}
+
+/* Weights may be packed between two tokens; matrices of 5, 19, 64 .. 512 rows, with experts. */
+static void same_bits_for_panels(void **state)
+{
+    static const uint32_t tokens[] = {1, 5, MAX_T};
+    struct layer rows, panels;
+    struct pass a, b;
+    struct fixture f;
+    (void)state;
+    layer_open(&rows);
+    layer_open(&panels);
+    layer_pack(&panels);
+    pass_open(&a, &rows);
+    pass_open(&b, &panels);
+    fixture_open(&f, 3);
+    for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++)
+        for (uint32_t flags = 0; flags <= ATSI_OP_EXACT; flags++) {
+            pass_run(&f, &a, 0, tokens[i], flags);
+            pass_run(&f, &b, 0, tokens[i], flags);
+            for (int v = 0; v < N_VALUES; v++)
+                assert_memory_equal(a.v[v].data, b.v[v].data, (size_t)tokens[i] * widths[v] * 4);
+        }
+    fixture_close(&f);
+    pass_close(&a);
+    pass_close(&b);
+    layer_close(&rows);
+    layer_close(&panels);
 }
 
 /* ---------------------------------------------------------------- products */
@@ -719,6 +763,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_for_any_number_of_workers),
         cmocka_unit_test(same_bits_for_any_chunks),
+        cmocka_unit_test(same_bits_for_panels),
         cmocka_unit_test(experts_equal_plain_products),
         cmocka_unit_test(exact_activations_are_not_rounded),
         cmocka_unit_test(kept_activations_are_renewed),

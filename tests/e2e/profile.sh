@@ -97,6 +97,54 @@ assert d["not_measured"]["gpu_gbs"] == 860 and "cpu_gbs" not in d["not_measured"
 END
 check "json holds what it should" python3 look.py
 
+# ---- the model's costs
+with="--set backend.accel=none --size 128KiB"
+rm -rf cache
+expect "costs" 0 "^| CPU | matmul | Q4_K | 256 " "measured in .* (first use)" profile $with -m "$model" -o md
+check "progress" grep -q "measuring costs 0 %" err
+check "kept" [ "$(find cache/atsinfer/profiles -name '*.costs' | wc -l)" = 1 ]
+table=$(find cache/atsinfer/profiles -name '*.costs')
+expect "up to date" 0 "^| CPU | attn " "up to date" profile $with -m "$model" -o md
+check "not measured again" [ "$(grep -c 'measuring' err)" = 0 ]
+expect "again" 0 "" "(asked for)" profile $with -m "$model" -o md --force
+expect "shown" 0 '"measured": false' "" profile $with -q -m "$model" --show -o json
+check "quietly" [ ! -s err ]
+cat >look.py <<'END'
+import json
+d = json.load(open("out"))
+assert d["path"].endswith(".costs") and d["why"] == "" and d["chunk"] == 512
+assert d["measured_with"]["accel"] == "none" and "cpu_" in d["measured_with"]["backend"]
+assert d["memory_gbs"]["cpu_alone"] > 0 and d["copies"] == [] and d["launch_ns"]["accel"] == 0
+kinds = {o["op"] for o in d["operations"]}
+assert {"matmul", "attn", "embed", "rms_norm", "swiglu"} <= kinds, kinds
+for o in d["operations"]:
+    assert o["device"] == "cpu" and len(o["dims"]) == 8 and len(o["times"]) >= 2
+    for t in o["times"]:
+        assert 0 < t["low_ns"] <= t["ns"] <= t["high_ns"] and t["samples"] >= 1, (o, t)
+    assert {t["tokens"] for t in o["times"]} >= {1, 16}
+END
+check "json of costs" python3 look.py
+sed -i 's/^key cpu .*/key cpu Another CPU/' "$table"
+expect "out of date, shown" 0 "Out of date: cpu was \"Another CPU\"" "" profile $with -m "$model" --show
+expect "out of date" 0 "" "cpu was \"Another CPU\", now" profile $with -m "$model" -o md
+cp "$table" mine.costs
+expect "simulate by a table" 0 "measured, [0-9]* items.*budget 0 MiB" "" simulate --machine mine.costs -m "$model" \
+  --prefill 64 --decode 8 --policy layer,backlog
+expect "on this machine" 0 "^| layer |" "" simulate --set backend.accel=none --machine here -m "$model" --prefill 64 --decode 8 --policy layer
+expect "plan here" 0 "Planned with measured costs" "" plan --set backend.accel=none --machine here -m "$model" --prefill 64 --decode 8
+expect "plan by a table" 0 "Planned with measured costs" "" plan --machine mine.costs -m "$model" --prefill 64 --decode 8
+expect "tables are of a model" 2 "" "belong to a model file" simulate --machine mine.costs --shape qwen3-14b-int4
+expect "and of that one" 1 "" "the measured costs lack" simulate --machine mine.costs \
+  -m "$source/demo/demo-moe-q4_k_m.gguf" --policy layer
+head -c 300 mine.costs >cut.costs
+expect "cut off" 1 "" "cut.costs:[0-9]*: a line is too long, cut off\|cut.costs: cut off" simulate --machine cut.costs \
+  -m "$model" --policy layer
+expect "nothing kept" 1 "" "nothing is measured yet" profile $with -m "$source/demo/demo-moe-q8_0.gguf" --show
+expect "both" 2 "" "give one" profile -m "$model" --force --show
+rm -rf cache
+expect "with the machine's" 0 "^cpu_gbs = " "first use" profile $tiny --set backend.accel=none -m "$model"
+check "kept too" [ "$(find cache/atsinfer/profiles -name '*.costs' | wc -l)" = 1 ]
+
 # ---- what is wrong
 expect "unknown machine" 2 "" "did you mean \"laptop-rtx3060\"" profile --gpu-from laptop-rtx360
 grep -v '^pcie_gbs' mine.ini >bad.ini

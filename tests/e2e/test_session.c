@@ -30,7 +30,7 @@ static bool open_model(struct open_model *o, const char *backend, const char *fi
 {
     struct atsi_err err = ATSI_ERR_INIT;
     char cpu[64], path[512];
-    const char *overrides[] = {cpu, setting, NULL};
+    const char *overrides[] = {cpu, "load.pack=off", setting, NULL};
     struct atsi_runtime_params p = {.struct_size = sizeof p, .overrides = overrides};
     (void)snprintf(cpu, sizeof cpu, "backend.cpu=%s", backend);
     (void)snprintf(path, sizeof path, "%s/demo/%s", ATSI_SOURCE_DIR, file);

@@ -31,7 +31,7 @@ static bool open_model(struct open_model *o, const char *backend, const char *fi
 {
     struct atsi_err err = ATSI_ERR_INIT;
     char cpu[64], path[512];
-    const char *overrides[] = {cpu, threads, NULL};
+    const char *overrides[] = {cpu, threads, "load.pack=off", NULL};
     struct atsi_runtime_params p = {.struct_size = sizeof p, .overrides = overrides};
     (void)snprintf(cpu, sizeof cpu, "backend.cpu=%s", backend);
     (void)snprintf(path, sizeof path, "%s/demo/%s", ATSI_SOURCE_DIR, file);

@@ -19,7 +19,7 @@ static int open_runtime(const char *name)
 {
     struct atsi_err err = ATSI_ERR_INIT;
     char cpu[64];
-    const char *overrides[] = {cpu, "cpu.threads=2", NULL};
+    const char *overrides[] = {cpu, "cpu.threads=2", "load.pack=off", NULL};
     struct atsi_runtime_params p = {.struct_size = sizeof p, .overrides = overrides};
     struct atsi_runtime *rt = NULL;
     (void)snprintf(cpu, sizeof cpu, "backend.cpu=%s", name);

@@ -275,7 +275,7 @@ static const struct table {
      {"open", "close", "channels", "copyv"}},
     {ATSI_KIND_POLICY, 2, sizeof(struct atsi_policy_ops), {"scratch_bytes", "place"}},
     {ATSI_KIND_LOADER,
-     0,
+     1,
      sizeof(struct atsi_loader_ops),
      {"probe", "open", "close", "info", "meta_at", "meta_find", "graph"}},
 };

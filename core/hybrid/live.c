@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Requests for another budget, kept until the session asks.
+ */
+#include "core/hybrid/live.h"
+
+#include "core/runtime.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* Counts calls of atsi_settings_changed(); one counter for all sessions, since a signal is for the
+ * process. */
+static atomic_uint changes;
+
+struct atsi_live_budget {
+    pthread_mutex_t lock;
+    bool changed;            /* under the lock */
+    struct atsi_amount vram; /* under the lock */
+    unsigned seen;           /* of `changes`; the session's thread */
+};
+
+void atsi_settings_changed(void)
+{
+    (void)atomic_fetch_add(&changes, 1); /* lock-free: a signal handler may call it */
+}
+
+int atsi_live_open(struct atsi_live_budget **out, struct atsi_err *err)
+{
+    struct atsi_live_budget *l = calloc(1, sizeof *l);
+    *out = NULL;
+    if (l == NULL || pthread_mutex_init(&l->lock, NULL) != 0) {
+        free(l);
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory opening a session");
+    }
+    l->seen = atomic_load(&changes);
+    *out = l;
+    return ATSI_OK;
+}
+
+void atsi_live_close(struct atsi_live_budget *l)
+{
+    if (l == NULL)
+        return;
+    (void)pthread_mutex_destroy(&l->lock); /* not held: nobody uses it any more */
+    free(l);
+}
+
+int atsi_live_set(struct atsi_live_budget *l, const char *vram, struct atsi_err *err)
+{
+    struct atsi_amount a;
+    int rc = atsi_amount_parse("memory.vram", vram, &a, err);
+    if (rc != ATSI_OK)
+        return rc;
+    (void)pthread_mutex_lock(&l->lock);
+    l->vram = a;
+    l->changed = true;
+    (void)pthread_mutex_unlock(&l->lock);
+    return ATSI_OK;
+}
+
+static bool same_amount(const struct atsi_amount *a, const struct atsi_amount *b)
+{
+    return a->kind == b->kind && a->bytes == b->bytes && !(a->percent < b->percent) &&
+           !(b->percent < a->percent);
+}
+
+/* The settings as they are now; false: they are wrong, or say what they said. */
+static bool reread(const struct atsi_runtime *rt, struct atsi_budget_conf *c)
+{
+    struct atsi_err err = ATSI_ERR_INIT;
+    struct atsi_conf *conf = NULL;
+    struct atsi_budget_conf now = *c;
+    bool changed;
+    int rc = atsi_conf_reopen(rt->conf, &conf, &err);
+    if (rc == ATSI_OK)
+        rc = atsi_budget_read(conf, &now, &err);
+    atsi_conf_close(conf);
+    if (rc != ATSI_OK) {
+        atsi_log(rt->log, ATSI_LOG_WARN, "memory", "settings read again: %s; the budget stays",
+                 err.msg);
+        return false;
+    }
+    changed = !same_amount(&now.vram, &c->vram) || !same_amount(&now.temp, &c->temp) ||
+              !same_amount(&now.pin, &c->pin) || now.margin_bytes != c->margin_bytes ||
+              now.max_slots != c->max_slots;
+    atsi_log(rt->log, ATSI_LOG_INFO, "memory", "settings read again: the budget %s",
+             changed ? "changes" : "stays");
+    *c = now;
+    return changed;
+}
+
+bool atsi_live_take(struct atsi_live_budget *l, const struct atsi_runtime *rt,
+                    struct atsi_budget_conf *c)
+{
+    unsigned now = atomic_load(&changes);
+    bool changed = false;
+    if (now != l->seen) {
+        l->seen = now;
+        changed = reread(rt, c);
+    }
+    (void)pthread_mutex_lock(&l->lock);
+    if (l->changed) {
+        changed = changed || !same_amount(&l->vram, &c->vram);
+        c->vram = l->vram;
+        l->changed = false;
+    }
+    (void)pthread_mutex_unlock(&l->lock);
+    return changed;
+}

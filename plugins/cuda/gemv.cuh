@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The skeleton of products with few tokens: every weight is read once, as far as possible in
+ * 16-byte loads, and meets up to GEMV_TOKENS tokens.
+ *
+ * A block of 4 or 8 warps computes 16 rows.  The units of a row are dealt to n_slots = 32 or 64
+ * slots; a lane holds one slot of four rows, so that its activations serve four times:
+ *
+ *   rows    warp w: rows 4 (w % 4) .. + 3, slot = lane + 32 (w / 4): neighbouring lanes read
+ *           neighbouring blocks
+ *   panels  warp w: rows 4 (lane % 4) .. + 3, slot = lane / 4 + 8 w: four lanes read whole chunks
+ *
+ * Slots are added as a binary tree over their bits, which is the same one in both cases.  So the
+ * result for a token depends on the weight's row and its own activations alone.
+ */
+#ifndef ATSI_CUDA_GEMV_CUH
+#define ATSI_CUDA_GEMV_CUH
+
+#include "grid.h"
+#include "math.cuh"
+#include "product.cuh"
+
+#define GEMV_ROWS 16u
+#define GEMV_MAX_WARPS 8u
+
+/* Where a lane works. */
+struct gemv_place {
+    uint32_t slot, n_slots, row; /* row: first of four, from the block's first */
+    uint32_t expert;
+    const uint8_t *w; /* the matrix */
+};
+
+template <int LAYOUT>
+static __device__ __forceinline__ gemv_place gemv_here(const cuda_product &p, uint32_t expert)
+{
+    uint32_t lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
+    gemv_place at;
+    at.n_slots = blockDim.x / 4;
+    if (LAYOUT == CUDA_ROWS) {
+        at.slot = lane + CUDA_WARP * (warp / 4);
+        at.row = 4 * (warp % 4);
+    } else {
+        at.slot = lane / 4 + 8 * warp;
+        at.row = 4 * (lane % 4);
+    }
+    at.expert = expert;
+    at.w = p.w + expert * p.matrix_bytes;
+    return at;
+}
+
+/* Four rows of unit u of the whole row.  Rows past the end read the last one instead. */
+template <uint32_t TYPE, int LAYOUT>
+static __device__ __forceinline__ void gemv_load(packed (&w)[4], const cuda_product &p,
+                                                 const gemv_place &at, uint32_t block, uint32_t u)
+{
+    typedef unit_shape<TYPE> S;
+    if constexpr (LAYOUT == CUDA_ROWS) {
+        uint32_t row = blockIdx.x * GEMV_ROWS + at.row;
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            uint64_t r = row + i < p.n_rows ? row + i : p.n_rows - 1;
+            load_row<TYPE>(w[i], at.w + r * p.row_bytes + (uint64_t)block * S::BYTES, u);
+        }
+    } else {
+        const uint8_t *panel = at.w + (uint64_t)blockIdx.x * ATSI_PANEL_ROWS * p.row_bytes;
+        load_panel<TYPE, 4, LAYOUT == CUDA_LOOSE_PANELS>(
+            w, panel_at<S>(panel, p.k / S::ELEMS, block), at.row, u);
+    }
+}
+
+/* The expert of this block's token; false: none, and its results are set to zero. */
+static __device__ __forceinline__ bool gemv_expert(const cuda_product &p, uint32_t token,
+                                                   uint32_t *expert)
+{
+    int32_t id = p.ids != NULL ? p.ids[token] : 0;
+    uint32_t row = blockIdx.x * GEMV_ROWS + threadIdx.x;
+    *expert = (uint32_t)id;
+    if (p.ids == NULL || (id >= 0 && (uint32_t)id < p.n_expert))
+        return true;
+    if (threadIdx.x < GEMV_ROWS && row < p.n_rows)
+        p.y[token * p.y_stride + row] = 0;
+    return false;
+}
+
+/* part[0] + part[step] + .. of n parts, as a tree; n is a power of two up to MAX. */
+template <uint32_t MAX>
+static __device__ __forceinline__ float sum_of_parts(const float *part, uint32_t n, uint32_t step)
+{
+    float s = part[0];
+    if (n >= 2)
+        s += part[step];
+    if constexpr (MAX >= 4) {
+        if (n >= 4)
+            s += part[2 * step] + part[3 * step];
+    }
+    if constexpr (MAX >= 8) {
+        if (n >= 8)
+            s += (part[4 * step] + part[5 * step]) + (part[6 * step] + part[7 * step]);
+    }
+    return s;
+}
+
+/* Adds the slots and stores NT tokens from `token` on.  All threads of the block call it. */
+template <int LAYOUT, int NT>
+static __device__ __forceinline__ void gemv_finish(const cuda_product &p, const gemv_place &at,
+                                                   uint32_t token, const float (&acc)[4][NT])
+{
+    constexpr uint32_t first = LAYOUT == CUDA_ROWS ? 1 : 4, part_size = GEMV_ROWS * NT;
+    constexpr uint32_t max_groups = LAYOUT == CUDA_ROWS ? GEMV_MAX_WARPS / 4 : GEMV_MAX_WARPS;
+    __shared__ float parts[max_groups * part_size];
+    uint32_t lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
+    uint32_t group = LAYOUT == CUDA_ROWS ? warp / 4 : warp;
+    uint32_t n_groups = at.n_slots / (LAYOUT == CUDA_ROWS ? 32 : 8);
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++)
+#pragma unroll
+        for (uint32_t t = 0; t < NT; t++) {
+            float v = acc[i][t];
+#pragma unroll
+            for (uint32_t step = first; step < CUDA_WARP; step *= 2)
+                v += __shfl_xor_sync(CUDA_ALL_LANES, v, step);
+            if (lane < first)
+                parts[group * part_size + t * GEMV_ROWS + at.row + i] = v;
+        }
+    __syncthreads();
+    if (threadIdx.x < part_size) {
+        uint32_t row = blockIdx.x * GEMV_ROWS + threadIdx.x % GEMV_ROWS;
+        uint32_t to = token + threadIdx.x / GEMV_ROWS;
+        float v = sum_of_parts<max_groups>(parts + threadIdx.x, n_groups, part_size);
+        if (row >= p.n_rows || to >= p.n_tok)
+            return;
+        if (p.bias != NULL)
+            v += p.bias[(uint64_t)at.expert * p.bias_stride + row];
+        p.y[to * p.y_stride + row] = v;
+    }
+}
+
+/* Row of activations of token t; tokens past the end read the last one's. */
+static __device__ __forceinline__ uint64_t gemv_x_row(const cuda_product &p, uint32_t t)
+{
+    return (t < p.n_tok ? t : p.n_tok - 1) / p.x_div;
+}
+
+/* ---------------------------------------------------------------- rounded activations */
+
+/* What a unit meets: 32 quants, their scale, and the sums of its two runs. */
+struct gemv_act {
+    int32_t q[8], s[2];
+    float d;
+};
+
+template <uint32_t TYPE, int LAYOUT>
+static __device__ __forceinline__ void gemv_load_act(gemv_act &x, const struct cuda_act &act,
+                                                     uint64_t row, uint32_t block, uint32_t u)
+{
+    typedef unit_shape<TYPE> S;
+    const int8_t *q = act.q + row * act.k;
+    const int16_t *s = act.s + row * (act.k / 16);
+#pragma unroll
+    for (uint32_t run = 0; run < 2; run++) {
+        uint32_t e = block * S::ELEMS + unit_run<TYPE, LAYOUT>(u, run);
+        int4 v = *(const int4 *)(const void *)(q + e);
+        x.q[4 * run] = v.x;
+        x.q[4 * run + 1] = v.y;
+        x.q[4 * run + 2] = v.z;
+        x.q[4 * run + 3] = v.w;
+        if constexpr (S::ZERO != 0 || S::MINS || S::OFFSET)
+            x.s[run] = s[e / 16];
+    }
+    x.d = act.d[row * (act.k / S::ELEMS) + block];
+}
+
+/* acc + (d * dx) * isum - (m * dx) * imin, integer sums exact. */
+template <uint32_t TYPE>
+static __device__ __forceinline__ float gemv_add(float acc, const unit &w, const gemv_act &x)
+{
+    typedef unit_shape<TYPE> S;
+    int32_t dot[2] = {0, 0}, isum;
+#pragma unroll
+    for (int c = 0; c < 4; c++) {
+        dot[0] = __dp4a(w.q[c], x.q[c], dot[0]);
+        dot[1] = __dp4a(w.q[4 + c], x.q[4 + c], dot[1]);
+    }
+    if constexpr (S::ZERO != 0) {
+        dot[0] -= S::ZERO * x.s[0];
+        dot[1] -= S::ZERO * x.s[1];
+    }
+    isum = S::SCALED ? w.sc[0] * dot[0] + w.sc[1] * dot[1] : dot[0] + dot[1];
+    acc = fmaf(w.d * x.d, (float)isum, acc);
+    if constexpr (S::MINS)
+        acc = fmaf(-w.m * x.d, (float)(w.mn[0] * x.s[0] + w.mn[1] * x.s[1]), acc);
+    if constexpr (S::OFFSET)
+        acc = fmaf(w.m * x.d, (float)(x.s[0] + x.s[1]), acc);
+    return acc;
+}
+
+template <uint32_t TYPE, int LAYOUT, int NT>
+static __global__ void __launch_bounds__(32 * GEMV_MAX_WARPS, 1) gemv_kernel(const cuda_product p)
+{
+    typedef unit_shape<TYPE> S;
+    uint32_t token = p.first_tok + blockIdx.y * NT, expert;
+    float acc[4][NT] = {};
+    if (!gemv_expert(p, token, &expert))
+        return;
+    gemv_place at = gemv_here<LAYOUT>(p, expert);
+    for (uint32_t i = at.slot; i < p.k / UNIT_ELEMS; i += at.n_slots) {
+        uint32_t block = i / S::UNITS, u = i % S::UNITS;
+        packed w[4];
+        unit row[4];
+        gemv_load<TYPE, LAYOUT>(w, p, at, block, u);
+#pragma unroll
+        for (int r = 0; r < 4; r++)
+            unpack<TYPE, LAYOUT>(row[r], w[r], u);
+#pragma unroll
+        for (int t = 0; t < NT; t++) {
+            gemv_act x;
+            gemv_load_act<TYPE, LAYOUT>(x, p.act, gemv_x_row(p, token + t), block, u);
+#pragma unroll
+            for (int r = 0; r < 4; r++)
+                acc[r][t] = gemv_add<TYPE>(acc[r][t], row[r], x);
+        }
+    }
+    gemv_finish<LAYOUT, NT>(p, at, token, acc);
+}
+
+/* ---------------------------------------------------------------- launching */
+
+/* Long rows are dealt to twice as many slots.  Depends on nothing but the row's length. */
+static inline unsigned gemv_threads(uint32_t k)
+{
+    return k >= 4096 ? 256 : 128;
+}
+
+/* Launches kernel(p), NT tokens per block, however many tokens there are. */
+template <class KERNEL>
+static cudaError_t gemv_launch(cudaStream_t s, KERNEL kernel, uint32_t nt, const cuda_product &p)
+{
+    cuda_product part = p;
+    for (; part.first_tok < p.n_tok; part.first_tok += 65535 * nt) {
+        dim3 grid((unsigned)cuda_div_up(p.n_rows, GEMV_ROWS),
+                  cuda_blocks_y(cuda_div_up(p.n_tok - part.first_tok, nt)));
+        cudaError_t e = ATSI_LAUNCH(kernel, grid, dim3(gemv_threads(p.k)), 0, s, part);
+        if (e != cudaSuccess)
+            return e;
+        if (p.n_tok - part.first_tok <= 65535 * nt)
+            break; /* first_tok must not wrap around */
+    }
+    return cudaSuccess;
+}
+
+template <uint32_t TYPE, int LAYOUT>
+static cudaError_t gemv_of(cudaStream_t s, const cuda_product &p)
+{
+    if (p.n_tok == 1 || p.ids != NULL)
+        return gemv_launch(s, gemv_kernel<TYPE, LAYOUT, 1>, 1, p);
+    if (p.n_tok == 2)
+        return gemv_launch(s, gemv_kernel<TYPE, LAYOUT, 2>, 2, p);
+    if (p.n_tok <= 4)
+        return gemv_launch(s, gemv_kernel<TYPE, LAYOUT, 4>, 4, p);
+    return gemv_launch(s, gemv_kernel<TYPE, LAYOUT, 8>, 8, p);
+}
+
+template <uint32_t TYPE>
+static cudaError_t gemv_of_type(cudaStream_t s, int layout, const cuda_product &p)
+{
+    if (layout == CUDA_LOOSE_PANELS)
+        return gemv_launch(s, gemv_kernel<TYPE, CUDA_LOOSE_PANELS, 1>, 1, p);
+    return layout == CUDA_PANELS ? gemv_of<TYPE, CUDA_PANELS>(s, p)
+                                 : gemv_of<TYPE, CUDA_ROWS>(s, p);
+}
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tensor cores: products of a 16 x 32 tile of signed bytes with an 8 x 32 one, sums in int.
+ *
+ *     c[m][n] += sum over k of a[m][k] * b[n][k]
+ *
+ * Fragments are those of PTX mma.m16n8k32 (PTX ISA, "Matrix Fragments"): with g = lane / 4 and
+ * t = lane % 4,
+ *     a[0] row g,     bytes 4 t ..      a[2] row g,     bytes 16 + 4 t ..
+ *     a[1] row g + 8, bytes 4 t ..      a[3] row g + 8, bytes 16 + 4 t ..
+ *     b[0] token g,   bytes 4 t ..      b[1] token g,   bytes 16 + 4 t ..
+ *     c[0], c[1] row g, tokens 2 t, 2 t + 1;   c[2], c[3] row g + 8
+ * so that a[0], a[1], b[0] are the fragments of mma.m16n8k16 for the first 16 bytes, and each half
+ * of that is an mma.m8n8k16, the only one that sm_75 has.
+ *
+ * Without tensor cores, on the host, lanes hand one another their fragments.
+ */
+#ifndef ATSI_CUDA_MMA_CUH
+#define ATSI_CUDA_MMA_CUH
+
+#include "launch.cuh"
+
+#define MMA_LANES 0xffffffffu
+
+#ifdef __CUDA_ARCH__
+
+static __device__ __forceinline__ unsigned mma_shared_address(const void *p)
+{
+    return (unsigned)__cvta_generic_to_shared(p);
+}
+
+/* 16 rows of 32 bytes, `stride` bytes apart, all 16-byte aligned. */
+static __device__ __forceinline__ void mma_load_a(uint32_t (&a)[4], const int8_t *tile,
+                                                  uint32_t stride)
+{
+    uint32_t lane = threadIdx.x % 32;
+    unsigned at = mma_shared_address(tile + lane % 16 * stride + lane / 16 * 16);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+                 : "r"(at)
+                 : "memory");
+}
+
+/* Two neighbouring groups of 8 tokens. */
+static __device__ __forceinline__ void mma_load_b(uint32_t (&b)[2][2], const int8_t *tile,
+                                                  uint32_t stride)
+{
+    uint32_t lane = threadIdx.x % 32;
+    unsigned at =
+        mma_shared_address(tile + (lane / 16 * 8 + lane % 8) * stride + lane / 8 % 2 * 16);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(b[0][0]), "=r"(b[0][1]), "=r"(b[1][0]), "=r"(b[1][1])
+                 : "r"(at)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void mma_8x16(int &c0, int &c1, uint32_t a, uint32_t b)
+{
+    asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
+        : "+r"(c0), "+r"(c1)
+        : "r"(a), "r"(b));
+}
+
+static __device__ __forceinline__ void mma_k16(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t b)
+{
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+        "{%0, %1, %2, %3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a0), "r"(a1), "r"(b));
+#else
+    mma_8x16(c[0], c[1], a0, b);
+    mma_8x16(c[2], c[3], a1, b);
+#endif
+}
+
+static __device__ __forceinline__ void mma_k32(int (&c)[4], const uint32_t (&a)[4],
+                                               const uint32_t (&b)[2])
+{
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+    mma_k16(c, a[0], a[1], b[0]);
+    mma_k16(c, a[2], a[3], b[1]);
+#endif
+}
+
+#else
+
+static __device__ __forceinline__ void mma_load_a(uint32_t (&a)[4], const int8_t *tile,
+                                                  uint32_t stride)
+{
+    const uint32_t lane = threadIdx.x % 32;
+    for (uint32_t i = 0; i < 4; i++)
+        memcpy(&a[i], tile + (lane / 4 + i % 2 * 8) * stride + i / 2 * 16 + lane % 4 * 4, 4);
+}
+
+static __device__ __forceinline__ void mma_load_b(uint32_t (&b)[2][2], const int8_t *tile,
+                                                  uint32_t stride)
+{
+    const uint32_t lane = threadIdx.x % 32;
+    for (uint32_t i = 0; i < 4; i++)
+        memcpy(&b[i / 2][i % 2], tile + (lane / 4 + i / 2 * 8) * stride + i % 2 * 16 + lane % 4 * 4,
+               4);
+}
+
+static __device__ __forceinline__ uint64_t mma_pair(uint32_t low, uint32_t high)
+{
+    return low | (uint64_t)high << 32;
+}
+
+/* Row g comes from lanes 4 g + i, i = 0..3, token n from lanes 4 n + i. */
+static __device__ __forceinline__ void mma_k16(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t b)
+{
+    const int lane = (int)(threadIdx.x % 32);
+    for (int i = 0; i < 4; i++) {
+        uint64_t a = __shfl_sync(MMA_LANES, mma_pair(a0, a1), lane / 4 * 4 + i);
+        for (int n = 0; n < 2; n++) {
+            int tokens = (int)__shfl_sync(MMA_LANES, b, 4 * (lane % 4 * 2 + n) + i);
+            c[n] = __dp4a((int)(uint32_t)a, tokens, c[n]);
+            c[2 + n] = __dp4a((int)(uint32_t)(a >> 32), tokens, c[2 + n]);
+        }
+    }
+}
+
+static __device__ __forceinline__ void mma_k32(int (&c)[4], const uint32_t (&a)[4],
+                                               const uint32_t (&b)[2])
+{
+    mma_k16(c, a[0], a[1], b[0]);
+    mma_k16(c, a[2], a[3], b[1]);
+}
+
+#endif
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Time on the device: its events on the engine's clock, and measured pieces of work.
+ *
+ * CUDA tells the time between two events as float milliseconds, whose steps grow with the distance:
+ * half a microsecond at 8 s.  So the event that stands for a known time of the engine's clock is
+ * renewed when it is older than a second.
+ */
+#include "cuda_plugin.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define TRIES 3
+#define RENEW_MS 1000.0F
+
+/* ---------------------------------------------------------------- the engine's clock */
+/* The event fires between two readings of the clock; the closest pair of a few counts. */
+static int calibrate(struct atsi_backend *be, struct atsi_err *err)
+{
+    const struct atsi_host *host = be->host;
+    uint64_t best = UINT64_MAX;
+    for (int i = 0; i < TRIES; i++) {
+        uint64_t before = host->now_ns(host->ctx), after;
+        int rc = cuda_check(be, cudaEventRecord(be->base, be->clock), err, "recording an event");
+        if (rc == ATSI_OK)
+            rc = cuda_check(be, cudaEventSynchronize(be->base), err, "waiting for an event");
+        if (rc != ATSI_OK)
+            return rc;
+        after = host->now_ns(host->ctx);
+        /* The last event recorded is the one there is: take it when it is no worse by far. */
+        if (after - before < best)
+            best = after - before;
+        be->base_ns = before + (after - before) / 2;
+        if (i > 0 && after - before <= best + best / 4)
+            break;
+    }
+    return ATSI_OK;
+}
+
+int cuda_clock_open(struct atsi_backend *be, struct atsi_err *err)
+{
+    int rc = cuda_check(be, cudaStreamCreateWithFlags(&be->clock, cudaStreamNonBlocking), err,
+                        "creating a stream");
+    if (rc == ATSI_OK)
+        rc = cuda_check(be, cudaEventCreateWithFlags(&be->base, cudaEventDefault), err,
+                        "creating an event");
+    return rc == ATSI_OK ? calibrate(be, err) : rc;
+}
+
+static void drop_all(struct atsi_backend *be)
+{
+    while (be->timings != NULL) {
+        struct cuda_timing *t = be->timings;
+        be->timings = t->next;
+        cuda_timing_drop(be, t);
+    }
+    be->timings_end = &be->timings;
+}
+
+void cuda_clock_close(struct atsi_backend *be)
+{
+    drop_all(be);
+    for (uint32_t i = 0; i < be->pool.n; i++)
+        cuda_note(be, cudaEventDestroy(be->pool.at[i]), "destroying an event");
+    free(be->pool.at);
+    be->pool = (struct cuda_pool){0};
+    if (be->base != NULL)
+        cuda_note(be, cudaEventDestroy(be->base), "destroying an event");
+    if (be->clock != NULL)
+        cuda_note(be, cudaStreamDestroy(be->clock), "destroying a stream");
+    be->base = NULL;
+    be->clock = NULL;
+}
+
+/* Signed nanoseconds from one event to another; both have fired. */
+static int between(struct atsi_backend *be, cudaEvent_t from, cudaEvent_t to, int64_t *ns_out,
+                   struct atsi_err *err)
+{
+    float ms = 0;
+    int rc =
+        cuda_check(be, cudaEventElapsedTime(&ms, from, to), err, "reading the time of an event");
+    *ns_out = llround((double)ms * 1e6);
+    return rc;
+}
+
+int cuda_clock_of(struct atsi_backend *be, cudaEvent_t ev, uint64_t *ns_out, struct atsi_err *err)
+{
+    int64_t ns = 0;
+    int rc = between(be, be->base, ev, &ns, err);
+    if (rc != ATSI_OK)
+        return rc;
+    *ns_out = ns < 0 && (uint64_t)-ns > be->base_ns ? 0 : be->base_ns + (uint64_t)ns;
+    if (ns > (int64_t)RENEW_MS * 1000000)
+        rc = calibrate(be, err);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- measured pieces */
+static int take_event(struct atsi_backend *be, cudaEvent_t *out, struct atsi_err *err)
+{
+    if (be->pool.n > 0) {
+        *out = be->pool.at[--be->pool.n];
+        return ATSI_OK;
+    }
+    return cuda_check(be, cudaEventCreateWithFlags(out, cudaEventDefault), err,
+                      "creating an event");
+}
+
+static void put_event(struct atsi_backend *be, cudaEvent_t ev)
+{
+    struct cuda_pool *p = &be->pool;
+    if (p->n == p->cap) {
+        uint32_t cap = p->cap == 0 ? 64 : 2 * p->cap;
+        cudaEvent_t *grown = realloc(p->at, cap * sizeof(void *)); /* what cudaEvent_t is */
+        if (grown == NULL) {
+            cuda_note(be, cudaEventDestroy(ev), "destroying an event");
+            return;
+        }
+        p->at = grown;
+        p->cap = cap;
+    }
+    p->at[p->n++] = ev;
+}
+
+int cuda_timing_open(struct atsi_backend *be, uint32_t n, uint64_t *out, struct cuda_timing **t,
+                     struct atsi_err *err)
+{
+    size_t events = ((size_t)n + 1) * sizeof(void *); /* what cudaEvent_t is */
+    *t = calloc(1, sizeof **t + events);
+    if (*t == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, CUDA_PLUGIN_NAME ": out of memory");
+    (*t)->n = n;
+    (*t)->out = out;
+    for (uint32_t i = 0; i <= n; i++) {
+        int rc = take_event(be, &(*t)->ev[i], err);
+        if (rc != ATSI_OK) {
+            cuda_timing_drop(be, *t);
+            *t = NULL;
+            return rc;
+        }
+    }
+    return ATSI_OK;
+}
+
+void cuda_timing_drop(struct atsi_backend *be, struct cuda_timing *t)
+{
+    if (t == NULL)
+        return;
+    for (uint32_t i = 0; i <= t->n && t->ev[i] != NULL; i++)
+        put_event(be, t->ev[i]);
+    free(t);
+}
+
+void cuda_timing_queue(struct atsi_backend *be, struct cuda_timing *t)
+{
+    t->next = NULL;
+    *be->timings_end = t;
+    be->timings_end = &t->next;
+}
+
+static bool done(struct cuda_timing *t)
+{
+    if (cudaEventQuery(t->ev[t->n]) == cudaSuccess)
+        return true;
+    (void)cudaGetLastError(); /* not ready, or a failure that whoever waits is told */
+    return false;
+}
+
+static void write_numbers(struct atsi_backend *be, struct cuda_timing *t)
+{
+    for (uint32_t i = 0; i < t->n; i++) {
+        int64_t ns = 0;
+        if (between(be, t->ev[i], t->ev[i + 1], &ns, NULL) != ATSI_OK)
+            ns = 0; /* a time of 0 is one that could not be measured */
+        t->out[i] = ns > 0 ? (uint64_t)ns : 0;
+    }
+}
+
+void cuda_timing_settle(struct atsi_backend *be)
+{
+    struct cuda_timing **p = &be->timings;
+    while (*p != NULL) {
+        struct cuda_timing *t = *p;
+        if (!done(t)) {
+            p = &t->next;
+            continue;
+        }
+        write_numbers(be, t);
+        *p = t->next;
+        cuda_timing_drop(be, t);
+    }
+    be->timings_end = p;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ATSI_OP_TOPK: one warp per row.
+ *
+ * Logits and their ids make keys that are all different: larger logit first, then lower id, NaN
+ * last.  The next of the selected is the largest key below the one before, so nothing is kept but
+ * that key, and any input gives ids in range.
+ */
+#include "grid.h"
+#include "math.cuh"
+#include "shape.h"
+
+#define TOPK_WARPS 4u /* rows of a block */
+
+struct topk_args {
+    const float *logits;
+    int32_t *ids;
+    float *weights;
+    uint32_t n_rows, n, n_used, gating;
+};
+
+/* Ascends with the logit; 0 for NaN.  -0 and 0 are equal. */
+static __device__ inline uint32_t logit_order(float x)
+{
+    uint32_t bits = __float_as_uint(x == 0.0f ? 0.0f : x);
+    if (x != x)
+        return 0;
+    return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+static __device__ inline uint64_t logit_key(float x, uint32_t id)
+{
+    return (uint64_t)logit_order(x) << 32 | (uint32_t)~id;
+}
+
+static __device__ inline uint32_t key_id(uint64_t key)
+{
+    return ~(uint32_t)key;
+}
+
+static __device__ inline uint64_t warp_max_key(uint64_t key)
+{
+    for (int step = 16; step > 0; step /= 2) {
+        uint64_t other = __shfl_xor_sync(CUDA_ALL_LANES, (unsigned long long)key, step);
+        key = other > key ? other : key;
+    }
+    return key;
+}
+
+/* The largest key of the row below `limit`. */
+static __device__ uint64_t next_key(const float *logits, uint32_t n, uint64_t limit, uint32_t lane)
+{
+    uint64_t best = 0; /* below all: the low half of a key is never 0, ids being below 2^31 */
+    for (uint32_t i = lane; i < n; i += CUDA_WARP) {
+        uint64_t key = logit_key(logits[i], i);
+        if (key < limit && key > best)
+            best = key;
+    }
+    return warp_max_key(best);
+}
+
+/* Lane j % 32 owns place j of ids and weights, so that what it reads it wrote itself. */
+static __device__ void select_ids(const struct topk_args &a, uint64_t row, uint32_t lane)
+{
+    uint64_t key = ~(uint64_t)0;
+    for (uint32_t j = 0; j < a.n_used; j++) {
+        key = next_key(a.logits + row * a.n, a.n, key, lane);
+        if (lane == j % CUDA_WARP)
+            a.ids[row * a.n_used + j] = (int32_t)key_id(key);
+    }
+}
+
+static __device__ float selected_exp(const struct topk_args &a, uint64_t row, uint32_t j, float top)
+{
+    return expf(a.logits[row * a.n + (uint32_t)a.ids[row * a.n_used + j]] - top);
+}
+
+/* Softmax over all, then the selected are divided by their sum, or by 2^-14 when that is less; or
+ * softmax over the selected. */
+static __device__ void weigh(const struct topk_args &a, uint64_t row, float top, uint32_t lane)
+{
+    bool of_all = a.gating == ATSI_GATING_SOFTMAX;
+    float *w = a.weights + row * a.n_used, sum = 0, selected = 0;
+    for (uint32_t i = lane; of_all && i < a.n; i += CUDA_WARP)
+        sum += expf(a.logits[row * a.n + i] - top);
+    for (uint32_t j = lane; !of_all && j < a.n_used; j += CUDA_WARP)
+        sum += selected_exp(a, row, j, top);
+    sum = cuda_warp_sum(sum);
+    for (uint32_t j = lane; j < a.n_used; j += CUDA_WARP) {
+        w[j] = selected_exp(a, row, j, top) / sum;
+        selected += w[j];
+    }
+    if (!of_all)
+        return;
+    selected = cuda_warp_sum(selected);
+    /* Not fmaxf: NaN stays. */
+    selected = selected < 6.103515625e-5f ? 6.103515625e-5f : selected;
+    for (uint32_t j = lane; j < a.n_used; j += CUDA_WARP)
+        w[j] /= selected;
+}
+
+static __global__ void topk_kernel(struct topk_args a)
+{
+    uint32_t lane = threadIdx.x % CUDA_WARP;
+    uint64_t step = (uint64_t)gridDim.x * TOPK_WARPS;
+    for (uint64_t row = (uint64_t)blockIdx.x * TOPK_WARPS + threadIdx.x / CUDA_WARP; row < a.n_rows;
+         row += step) {
+        uint64_t best = next_key(a.logits + row * a.n, a.n, ~(uint64_t)0, lane);
+        select_ids(a, row, lane);
+        weigh(a, row, a.logits[row * a.n + key_id(best)], lane);
+    }
+}
+
+static int topk_supports(const struct cuda_device *dev, const struct atsi_op *op)
+{
+    (void)dev;
+    if (!cuda_is_op(op, ATSI_OP_TOPK))
+        return 0;
+    uint64_t used = op->p.moe.n_used, n = cuda_width(op->src[0]);
+    return used > 0 && used <= n && op->p.moe.gating <= ATSI_GATING_SELECTED &&
+           cuda_is_f32(op->src[0], op, n) && cuda_is_i32(op->dst[0], op, used) &&
+           cuda_is_f32(op->dst[1], op, used);
+}
+
+static cudaError_t topk_launch(const struct cuda_launch *l, const struct atsi_op *op)
+{
+    struct topk_args a = {};
+    a.logits = (const float *)op->src[0]->data;
+    a.ids = (int32_t *)op->dst[0]->data;
+    a.weights = (float *)op->dst[1]->data;
+    a.n_rows = op->n_rows;
+    a.n = (uint32_t)op->src[0]->ne[0];
+    a.n_used = op->p.moe.n_used;
+    a.gating = op->p.moe.gating;
+    return ATSI_LAUNCH(topk_kernel, dim3(cuda_blocks(a.n_rows, TOPK_WARPS)),
+                       dim3(TOPK_WARPS * CUDA_WARP), 0, l->stream, a);
+}
+
+extern "C" const struct cuda_op cuda_op_topk = {ATSI_OP_TOPK, topk_supports, cuda_no_scratch,
+                                                topk_launch};
