@@ -77,6 +77,8 @@ static const struct atsi_conf_key keys[] = {
      "Policy used when an answer is invalid or late."},
     {"policy.mix", ATSI_CONF_TEXT, "2048:128", 0, 0, NULL,
      "Prompt and generated tokens that placement is balanced for."},
+    {"policy.costs", ATSI_CONF_CHOICE, "measured", 0, 0, "measured|typical",
+     "What items cost. measured: here, at first use of a model; typical: a middling desktop's."},
     {"policy.time_limit", ATSI_CONF_INT, "5000", 1, 10000000, NULL,
      "Microseconds a policy may take for one round."},
     {"policy.rule.*", ATSI_CONF_TEXT, "", 0, 0, NULL,

@@ -18,6 +18,7 @@ struct atsi_hybrid {
     struct atsi_weights *weights; /* [borrowed from the model] */
     struct atsi_source *source;
     struct atsi_question *question;
+    struct atsi_costs *costs; /* that it was made from; or NULL */
     struct atsi_rounds *rounds;
     struct atsi_region *region;
     struct atsi_state state;

@@ -5,6 +5,7 @@
 #include "core/hybrid/question.h"
 
 #include "core/hybrid/region.h"
+#include "core/round/measure.h"
 #include "core/round/rules.h"
 
 #include <string.h>
@@ -33,8 +34,9 @@ int atsi_hybrid_pin_items(const struct atsi_hybrid_ask *a, struct atsi_err *err)
 }
 
 /* ---------------------------------------------------------------- costs */
-/* A middling desktop: what is compared are ratios, until this machine was measured. */
-static const struct atsi_machine middling = {.name = "not measured",
+/* A middling desktop: what is compared are ratios.  For policy.costs = typical, and where measuring
+ * fails. */
+static const struct atsi_machine middling = {.name = "typical",
                                              .cpu_gbs = 40,
                                              .cpu_gbs_sustained = 40,
                                              .dram_gbs = 50,
@@ -79,9 +81,33 @@ static int read_mix(const struct atsi_conf *c, uint32_t *prompt, uint32_t *gener
 }
 
 static int ask(const struct atsi_hybrid_ask *a, const struct atsi_question_params *p,
-               struct atsi_question **out, struct atsi_err *err)
+               struct atsi_question **out, struct atsi_costs **costs_out, struct atsi_err *err)
 {
-    return atsi_question_model(a->items, &middling, p, out, err);
+    const struct atsi_session *s = a->s;
+    const struct atsi_conf *c = s->rt->conf;
+    uint32_t layout = a->panels ? ATSI_LAYOUT_PANELS : ATSI_LAYOUT_ROWS;
+    const uint32_t layouts[ATSI_N_DEVICES] = {layout, layout};
+    const struct atsi_measure_request r = {
+        .rt = s->rt,
+        .model = s->model,
+        .d = &a->a->d,
+        .backend = {s->backend_name, a->a->name},
+        .transfer = a->a->engine,
+        .chunk = s->chunk,
+        .ctx_max = s->n_ctx,
+        .type_k = s->type_k,
+        .type_v = s->type_v,
+        .exact = strcmp(atsi_conf_get(c, "cpu.activations"), "f32") == 0};
+    struct atsi_err why = ATSI_ERR_INIT;
+    int rc = ATSI_ENOENT;
+    *costs_out = NULL;
+    if (strcmp(atsi_conf_get(c, "policy.costs"), "measured") == 0) {
+        rc = atsi_question_here(&r, a->items, layouts, p, NULL, out, costs_out, &why);
+        if (rc != ATSI_OK)
+            atsi_log(s->rt->log, ATSI_LOG_WARN, "session",
+                     "costs are not measured, typical ones are used: %s", why.msg);
+    }
+    return rc == ATSI_OK ? ATSI_OK : atsi_question_model(a->items, &middling, p, out, err);
 }
 
 /* ---------------------------------------------------------------- slots */
@@ -115,7 +141,7 @@ static void forget_caches(struct atsi_items *it)
 }
 
 int atsi_hybrid_question(const struct atsi_hybrid_ask *a, struct atsi_question **out,
-                         struct atsi_err *err)
+                         struct atsi_costs **costs_out, struct atsi_err *err)
 {
     static const uint32_t undisturbed[ATSI_N_CLASSES] = {1000, 1000, 1000, 1000};
     struct atsi_question_params p = {
@@ -126,8 +152,9 @@ int atsi_hybrid_question(const struct atsi_hybrid_ask *a, struct atsi_question *
         .n_vocab = a->s->g->n_vocab};
     int rc = read_mix(a->s->rt->conf, &p.mix_prompt, &p.mix_generated, err);
     *out = NULL;
+    *costs_out = NULL;
     if (rc == ATSI_OK)
-        rc = ask(a, &p, out, err);
+        rc = ask(a, &p, out, costs_out, err);
     if (rc != ATSI_OK)
         return rc;
     for (uint32_t f = 0; f < 2; f++)

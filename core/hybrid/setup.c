@@ -4,6 +4,7 @@
  * the placement needs.
  */
 #include "core/hybrid/inside.h"
+#include "core/hybrid/pack.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -123,8 +124,12 @@ static int make_source(struct atsi_hybrid *h, struct atsi_err *err)
 
 static struct atsi_hybrid_ask question_of(struct atsi_hybrid *h)
 {
-    return (struct atsi_hybrid_ask){
-        .s = h->s, .items = h->items, .source = h->source, .budget = &h->budget};
+    struct atsi_hybrid_ask a = {
+        .s = h->s, .items = h->items, .source = h->source, .budget = &h->budget, .a = &h->a};
+    bool packs = atsi_pack_mode_read(h->s->rt->conf) != ATSI_PACK_OFF;
+    for (uint32_t t = 0; packs && h->packable != NULL && t < atsi_weights_count(h->weights); t++)
+        a.panels = a.panels || h->packable[t] != 0;
+    return a;
 }
 
 /* ---------------------------------------------------------------- policies */
@@ -169,7 +174,7 @@ static int open_rounds(struct atsi_hybrid *h, struct atsi_err *err)
     if (rc == ATSI_OK)
         rc = find_policy(h, "policy.fallback", false, &p.fallback, err);
     if (rc == ATSI_OK)
-        rc = atsi_hybrid_question(&a, &h->question, err);
+        rc = atsi_hybrid_question(&a, &h->question, &h->costs, err);
     return rc == ATSI_OK ? atsi_rounds_open(h->question, &h->a.d, &w, &p, &h->rounds, err) : rc;
 }
 
@@ -230,6 +235,8 @@ static void give_memory(struct atsi_hybrid *h)
     h->rounds = NULL;
     atsi_question_free(h->question);
     h->question = NULL;
+    atsi_costs_free(h->costs);
+    h->costs = NULL;
     atsi_region_close(h->region);
     h->region = NULL;
     atsi_state_close(&h->state);

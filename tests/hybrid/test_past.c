@@ -35,7 +35,7 @@ static void open_pair(struct pair *p, const char *name, const char *const *setti
         p->m[k] = hr_open(p->rt[k], hr_model(name));
         p->s[k] = hr_session(p->m[k], N_CTX, CHUNK);
     }
-    if (strcmp(hr_info(p->s[1]).accel, "twin") != 0)
+    if (strcmp(hr_info(p->s[1]).accel, hr_accel()) != 0)
         fail_msg("%s: no accelerator\n%s", name, hr_log);
     p->kv_on_host = settings == on_host;
     if (!p->kv_on_host)
@@ -191,7 +191,7 @@ static void change(struct pair *p, const char *name)
         go_on(p, 40, N_MORE, name);
         if (b == 1) /* with caches on the host the policy may find nothing worth it */
             assert_true(hr_info(p->s[1]).accel_weights > before || p->kv_on_host);
-        assert_string_equal(hr_info(p->s[1]).accel, "twin");
+        assert_string_equal(hr_info(p->s[1]).accel, hr_accel());
     }
 }
 
