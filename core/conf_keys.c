@@ -67,6 +67,9 @@ static const struct atsi_conf_key keys[] = {
      "Weights move to the accelerator during a round. off: items run where they live."},
     {"exec.async", ATSI_CONF_BOOL, "on", 0, 0, NULL,
      "CPU, accelerator and transfers work at the same time. off: one after the other."},
+    {"profile.use", ATSI_CONF_CHOICE, "auto", 0, 0, "auto|off",
+     "Costs that policies see: auto: measured here, at a model's first use; off: a middling "
+     "machine's."},
     {"policy.name", ATSI_CONF_TEXT, "policy_dp", 0, 0, NULL,
      "Policy plugin for placement and scheduling."},
     {"policy.place", ATSI_CONF_TEXT, "", 0, 0, NULL,

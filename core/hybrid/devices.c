@@ -92,15 +92,17 @@ static bool is_channel(const char *engine)
 
 /* The engine of the accelerator's own plugin, or the one that is named. */
 static const struct atsi_transfer_ops *find_engine(const struct atsi_session *s, const char *wanted,
-                                                   const char *path)
+                                                   const char *path, const char **name)
 {
     const struct atsi_component *c;
     const char *at = "";
     bool own = strcmp(wanted, "auto") == 0 || is_channel(wanted);
     for (uint32_t i = 0;
          (c = atsi_registry_at(s->rt->registry, ATSI_KIND_TRANSFER, i, &at)) != NULL; i++)
-        if (own ? strcmp(at, path) == 0 : strcmp(c->name, wanted) == 0)
+        if (own ? strcmp(at, path) == 0 : strcmp(c->name, wanted) == 0) {
+            *name = c->name;
             return c->ops;
+        }
     return NULL;
 }
 
@@ -184,7 +186,7 @@ int atsi_accel_open(struct atsi_session *s, struct atsi_accel *a, struct atsi_er
         rc = open_device(s, a, &f, &why);
     }
     if (rc == ATSI_OK) {
-        a->d.tx_ops = find_engine(s, engine, f.path);
+        a->d.tx_ops = find_engine(s, engine, f.path, &a->engine);
         a->by_kernel = strcmp(engine, "copy_kernel") == 0;
         rc = a->d.tx_ops != NULL
                  ? atsi_accel_start(a, &why)

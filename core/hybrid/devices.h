@@ -11,7 +11,8 @@
 #include "core/session.h"
 
 struct atsi_accel {
-    const char *name; /* component; NULL: there is none */
+    const char *name;   /* component; NULL: there is none */
+    const char *engine; /* of the transfer engine */
     struct atsi_props props;
     struct atsi_exec_devices d; /* the host's: the session's */
     struct atsi_range range;    /* of atsi_accel_copy(): lent until the copy is over */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The question about a session's devices.  Where costs come from is one function, ask().
+ * The question about a session's devices: with the costs that were measured for the model on this
+ * machine, or, where they cannot be, with those of a middling one.
  */
 #include "core/hybrid/question.h"
 
 #include "core/hybrid/region.h"
+#include "core/round/devices.h"
 #include "core/round/rules.h"
 
 #include <string.h>
@@ -78,10 +80,80 @@ static int read_mix(const struct atsi_conf *c, uint32_t *prompt, uint32_t *gener
                      text, atsi_conf_origin(c, "policy.mix"));
 }
 
+/* Shows a measurement to whoever opened the session. */
+static void tell(void *ctx, const struct atsi_measure_progress *p)
+{
+    const struct atsi_session *s = ctx;
+    s->measuring(s->measuring_ctx, p->done, p->total, p->what);
+}
+
+/* What `atsinfer profile` measures too, so that one table serves both; more where this session
+ * needs it. */
+static int request(const struct atsi_hybrid_ask *a, struct atsi_err *err)
+{
+    struct atsi_session *s = a->s;
+    const struct atsi_devices v = {.d = a->accel->d,
+                                   .backend = {s->backend_name, a->accel->name},
+                                   .transfer = a->accel->engine};
+    struct atsi_measure_request *r = &a->costs->request;
+    int rc = atsi_measure_usual(s->rt, s->model, &v, r, err);
+    r->d = &a->accel->d;
+    r->type_k = s->type_k;
+    r->type_v = s->type_v;
+    if (r->chunk < s->chunk)
+        r->chunk = s->chunk;
+    if (r->ctx_max < s->n_ctx)
+        r->ctx_max = s->n_ctx;
+    r->progress = s->measuring != NULL ? tell : NULL;
+    r->progress_ctx = s;
+    r->cancel = s->cancel_open;
+    return rc;
+}
+
+/* The table, once; a failure is not tried again. */
+static int obtain(const struct atsi_hybrid_ask *a, struct atsi_err *err)
+{
+    int rc;
+    if (a->costs->tried)
+        return ATSI_OK;
+    a->costs->tried = true;
+    rc = request(a, err);
+    if (rc == ATSI_OK)
+        rc = atsi_costs_obtain(&a->costs->request, false, &a->costs->table, NULL, 0, err);
+    a->costs->request.progress = NULL; /* theirs while the session is opened */
+    a->costs->request.cancel = NULL;
+    return rc;
+}
+
+static int ask_measured(const struct atsi_hybrid_ask *a, const struct atsi_question_params *p,
+                        struct atsi_question **out, struct atsi_err *err)
+{
+    bool packed = strcmp(atsi_conf_get(a->s->rt->conf, "load.pack"), "off") != 0;
+    const uint32_t as = packed ? ATSI_LAYOUT_PANELS : ATSI_LAYOUT_ROWS;
+    const uint32_t layout[ATSI_N_DEVICES] = {as, as}; /* where it was measured so */
+    struct atsi_hybrid_costs *c = a->costs;
+    int rc = obtain(a, err);
+    if (rc == ATSI_OK && c->table != NULL)
+        rc = atsi_question_from(&c->request, c->table, a->items, layout, p, NULL, out, err);
+    return rc;
+}
+
 static int ask(const struct atsi_hybrid_ask *a, const struct atsi_question_params *p,
                struct atsi_question **out, struct atsi_err *err)
 {
-    return atsi_question_model(a->items, &middling, p, out, err);
+    struct atsi_err why = ATSI_ERR_INIT;
+    int rc = ATSI_OK;
+    if (strcmp(atsi_conf_get(a->s->rt->conf, "profile.use"), "auto") == 0)
+        rc = ask_measured(a, p, out, &why);
+    if (rc == ATSI_EINTR)
+        return atsi_fail(err, rc, "interrupted while costs were measured");
+    if (rc != ATSI_OK) {
+        atsi_log(a->s->rt->log, ATSI_LOG_WARN, "costs",
+                 "policies see the costs of a middling machine: %s", why.msg);
+        atsi_costs_free(a->costs->table);
+        a->costs->table = NULL;
+    }
+    return *out != NULL ? ATSI_OK : atsi_question_model(a->items, &middling, p, out, err);
 }
 
 /* ---------------------------------------------------------------- slots */

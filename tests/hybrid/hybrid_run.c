@@ -43,6 +43,7 @@ static struct atsi_runtime *open_runtime(const char *const *settings, bool accel
                            accel ? "backend.accel=twin" : "backend.accel=none",
                            "kv.type_k=f32",
                            "kv.type_v=f32",
+                           "profile.use=off",             /* quick, and the same everywhere */
                            "policy.time_limit=10000000"}; /* machines that run tests are busy */
     struct atsi_runtime_params p = {.struct_size = sizeof p,
                                     .overrides = all,
@@ -51,7 +52,7 @@ static struct atsi_runtime *open_runtime(const char *const *settings, bool accel
                                     .log_level = ATSI_LOG_INFO};
     struct atsi_err err = ATSI_ERR_INIT;
     struct atsi_runtime *rt = NULL;
-    size_t n = 6;
+    size_t n = 7;
     for (; settings != NULL && *settings != NULL && n < 31; settings++)
         all[n++] = *settings;
     hr_log[0] = '\0';
