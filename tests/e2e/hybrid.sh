@@ -53,7 +53,7 @@ streamed="$accel --set policy.name=policy_static --set plugin.policy_static.mode
 # ---- the summary
 expect "summary" 0 "" "^PCIe    weights [0-9.]* [KM]iB, activations" run $streamed -m "$dense" -p Tom -n 12 --temp 0
 cp out with
-check "summary: lanes" grep -qE "^decode  +11 rounds  CPU [0-9]+ %, compute stream [0-9]+ %, transfer stream [0-9]+ % of the time, exposed transfer" err
+check "summary: lanes" grep -qE "^decode  +12 rounds  CPU [0-9]+ %, compute stream [0-9]+ %, transfer stream [0-9]+ % of the time, exposed transfer" err
 check "summary: plans" grep -qE "^plans   [0-9]+ made, [0-9]+ kept, 0 refused; costs modelled" err
 expect "no accelerator, no summary" 0 "" "decode" run --set backend.accel=none -m "$dense" -p Tom -n 12 --temp 0
 check "no accelerator: no lanes" sh -c '! grep -q PCIe err'
