@@ -67,9 +67,6 @@ static const struct atsi_conf_key keys[] = {
      "Weights move to the accelerator during a round. off: items run where they live."},
     {"exec.async", ATSI_CONF_BOOL, "on", 0, 0, NULL,
      "CPU, accelerator and transfers work at the same time. off: one after the other."},
-    {"profile.use", ATSI_CONF_CHOICE, "auto", 0, 0, "auto|off",
-     "Costs that policies see: auto: measured here, at a model's first use; off: a middling "
-     "machine's."},
     {"policy.name", ATSI_CONF_TEXT, "policy_dp", 0, 0, NULL,
      "Policy plugin for placement and scheduling."},
     {"policy.place", ATSI_CONF_TEXT, "", 0, 0, NULL,
@@ -80,6 +77,8 @@ static const struct atsi_conf_key keys[] = {
      "Policy used when an answer is invalid or late."},
     {"policy.mix", ATSI_CONF_TEXT, "2048:128", 0, 0, NULL,
      "Prompt and generated tokens that placement is balanced for."},
+    {"policy.costs", ATSI_CONF_CHOICE, "measured", 0, 0, "measured|typical",
+     "What items cost. measured: here, at first use of a model; typical: a middling desktop's."},
     {"policy.time_limit", ATSI_CONF_INT, "5000", 1, 10000000, NULL,
      "Microseconds a policy may take for one round."},
     {"policy.rule.*", ATSI_CONF_TEXT, "", 0, 0, NULL,

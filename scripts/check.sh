@@ -19,9 +19,12 @@ step "packages"
 scripts/packages.sh gcc g++ libc6-dev clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 cppcheck \
   binutils cmake ninja-build pkg-config libhwloc-dev libinih-dev libcmocka-dev libpcre2-dev \
   libjansson-dev libutf8proc-dev libedit-dev libxxhash-dev python3
-command -v nvcc >/dev/null 2>&1 || echo "nvcc is not here: nothing of CUDA is compiled"
+PATH=$PATH:/usr/local/cuda/bin
+nvcc=$(command -v nvcc || true)
+[ -n "$nvcc" ] || echo "nvcc is not here: nothing of CUDA is compiled for a device"
 
-sources=$(git ls-files '*.c' '*.h' 2>/dev/null || find core text sched loaders plugins cli include tests -name '*.[ch]')
+sources=$(git ls-files '*.c' '*.h' '*.cu' '*.cuh' 2>/dev/null ||
+  find core text sched loaders plugins cli include tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh')
 
 step "format (clang-format-14)"
 # shellcheck disable=SC2086 # a list of files without blanks
@@ -38,12 +41,15 @@ cmake --build build-clang
 step "lint (cppcheck)"
 cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
   --suppressions-list=.cppcheck -I . -I include -D_GNU_SOURCE -j "$(nproc)" core text sched loaders cli \
-  plugins/cpu_common plugins/cpu_ref plugins/sim plugins/policy_static plugins/policy_dp
+  plugins/cpu_common plugins/cpu_ref plugins/cuda plugins/sim plugins/policy_static plugins/policy_dp
 
 step "lint (clang-tidy-14)"
-tidy=$(grep -E '^(core|text|sched|loaders|cli|plugins/(cpu_common|sim|policy_static|policy_dp))/.*\.c$' <<<"$sources")
+tidy=$(grep -E '^(core|text|sched|loaders|cli|plugins/(cpu_common|cuda|sim|policy_static|policy_dp))/.*\.c$' <<<"$sources")
 if [ "$full" = 1 ]; then
   tidy=$(grep -E '^(core|text|sched|loaders|cli|plugins)/.*\.c$' <<<"$sources")
+fi
+if ! grep -q 'plugins/cuda/run\.c' build-clang/compile_commands.json; then
+  tidy=$(grep -v '^plugins/cuda/' <<<"$tidy") # its headers are not here
 fi
 if ! xargs -P "$(nproc)" -n 4 clang-tidy-14 --quiet -p build-clang <<<"$tidy" >build-clang/tidy.log 2>&1; then
   grep -E -A3 '(error|warning):' build-clang/tidy.log >&2 || tail -20 build-clang/tidy.log >&2
@@ -60,6 +66,23 @@ step "build and test the pool under ThreadSanitizer"
 cmake --preset tsan >/dev/null
 cmake --build build-tsan --target test_pool
 ctest --test-dir build-tsan -R '^test_pool$' --output-on-failure
+
+if [ "$full" = 1 ] && ninja -C build-tsan -t query cuda_host >/dev/null 2>&1; then
+  step "build and test the CUDA plugin under ThreadSanitizer"
+  tests="test_cuda_memory test_cuda_queue test_cuda_graph test_cuda_copy test_cuda_faults test_cuda_split"
+  # shellcheck disable=SC2086 # a list of targets
+  cmake --build build-tsan --target cuda_host $tests
+  ctest --test-dir build-tsan -R "^(${tests// /|})\$" --output-on-failure
+fi
+
+if [ "$full" = 1 ] && [ -n "$nvcc" ]; then
+  step "build the CUDA plugin for every device of this nvcc"
+  cmake --preset gcc-werror -B build-cuda -DATSINFER_CUDA=ON -DATSINFER_CUDA_ARCHS=all >/dev/null
+  cmake --build build-cuda --target cuda
+  for arch in 75 90; do
+    scripts/ptxas_table.sh --arch "$arch" --check gemv >/dev/null
+  done
+fi
 
 if [ "$full" = 1 ]; then
   step "fuzz files, session files, templates and tokenizers (10 minutes)"

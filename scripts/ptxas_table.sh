@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # What ptxas says of every CUDA kernel: registers per thread, bytes spilled, shared memory, as the
 # table of docs/kernels.md.  Needs nvcc; no device.
-#   scripts/ptxas_table.sh [--arch N] [--check REGEX] [--write FILE] [SOURCE.cu ...]
+#   scripts/ptxas_table.sh [--arch N] [--all] [--check REGEX] [--write FILE] [SOURCE.cu ...]
 #   --arch   compute capability, 75 or 90 (default 90)
+#   --all    a line for each instance of a template, not one for all of them
 #   --check  exit code 4 when a kernel whose name matches spills registers
 #   --write  puts the table between the lines "<!-- ptxas -->" and "<!-- /ptxas -->" of FILE
 set -euo pipefail
 cd "$(dirname "$0")/.."
-arch=90 check='' write=''
+arch=90 check='' write='' all=0
 usage() { sed -n 's/^#   scripts/usage: scripts/p' "$0" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in
@@ -17,6 +18,7 @@ while [ $# -gt 0 ]; do
       case $1 in --arch) arch=$2 ;; --check) check=$2 ;; *) write=$2 ;; esac
       shift 2
       ;;
+    --all) all=1; shift ;;
     -*) usage ;;
     *) break ;;
   esac
@@ -59,9 +61,36 @@ while read -r file name rest; do
 done <"$work/raw" | sort >"$work/table"
 
 {
-  echo "| file | kernel (sm_$arch) | registers | spill stores, loads (bytes) | shared (bytes) |"
-  echo "| --- | --- | ---: | ---: | ---: |"
-  awk -F'\t' '{ printf "| %s | `%s` | %s | %s, %s | %s |\n", $1, $2, $3, $4, $5, $6 }' "$work/table"
+  echo "| file | kernel (sm_$arch) | instances | registers | spill stores, loads (bytes) | shared (bytes) |"
+  echo "| --- | --- | ---: | ---: | ---: | ---: |"
+  awk -F'\t' -v all="$all" '
+    function span(low, high) { return low == high ? low : low "-" high }
+    {
+      base = $2
+      if (!all) sub(/<.*/, "", base)
+      key = all ? NR : $1 " " base
+      if (!(key in n)) {
+        order[++rows] = key
+        file[key] = $1
+        name[key] = base
+        least[key] = $3 + 0
+        low[key] = $6 + 0
+      }
+      n[key]++
+      if ($3 + 0 < least[key]) least[key] = $3 + 0
+      if ($3 + 0 > most[key]) most[key] = $3 + 0
+      if ($4 + 0 > stores[key]) stores[key] = $4 + 0
+      if ($5 + 0 > loads[key]) loads[key] = $5 + 0
+      if ($6 + 0 < low[key]) low[key] = $6 + 0
+      if ($6 + 0 > high[key]) high[key] = $6 + 0
+    }
+    END {
+      for (i = 1; i <= rows; i++) {
+        k = order[i]
+        printf "| %s | `%s` | %d | %s | %d, %d | %s |\n", file[k], name[k], n[k],
+          span(least[k] + 0, most[k] + 0), stores[k], loads[k], span(low[k] + 0, high[k] + 0)
+      }
+    }' "$work/table"
 } >"$work/markdown"
 
 if [ -n "$write" ]; then

@@ -91,18 +91,16 @@ static bool is_channel(const char *engine)
 }
 
 /* The engine of the accelerator's own plugin, or the one that is named. */
-static const struct atsi_transfer_ops *find_engine(const struct atsi_session *s, const char *wanted,
-                                                   const char *path, const char **name)
+static const struct atsi_component *find_engine(const struct atsi_session *s, const char *wanted,
+                                                const char *path)
 {
     const struct atsi_component *c;
     const char *at = "";
     bool own = strcmp(wanted, "auto") == 0 || is_channel(wanted);
     for (uint32_t i = 0;
          (c = atsi_registry_at(s->rt->registry, ATSI_KIND_TRANSFER, i, &at)) != NULL; i++)
-        if (own ? strcmp(at, path) == 0 : strcmp(c->name, wanted) == 0) {
-            *name = c->name;
-            return c->ops;
-        }
+        if (own ? strcmp(at, path) == 0 : strcmp(c->name, wanted) == 0)
+            return c;
     return NULL;
 }
 
@@ -186,7 +184,9 @@ int atsi_accel_open(struct atsi_session *s, struct atsi_accel *a, struct atsi_er
         rc = open_device(s, a, &f, &why);
     }
     if (rc == ATSI_OK) {
-        a->d.tx_ops = find_engine(s, engine, f.path, &a->engine);
+        const struct atsi_component *c = find_engine(s, engine, f.path);
+        a->engine = c != NULL ? c->name : "";
+        a->d.tx_ops = c != NULL ? c->ops : NULL;
         a->by_kernel = strcmp(engine, "copy_kernel") == 0;
         rc = a->d.tx_ops != NULL
                  ? atsi_accel_start(a, &why)

@@ -12,7 +12,7 @@
 
 struct atsi_accel {
     const char *name;   /* component; NULL: there is none */
-    const char *engine; /* of the transfer engine */
+    const char *engine; /* component of the transfers */
     struct atsi_props props;
     struct atsi_exec_devices d; /* the host's: the session's */
     struct atsi_range range;    /* of atsi_accel_copy(): lent until the copy is over */

@@ -35,8 +35,9 @@ int atsi_hybrid_pin_items(const struct atsi_hybrid_ask *a, struct atsi_err *err)
 }
 
 /* ---------------------------------------------------------------- costs */
-/* A middling desktop: what is compared are ratios, until this machine was measured. */
-static const struct atsi_machine middling = {.name = "not measured",
+/* A middling desktop: what is compared are ratios.  For policy.costs = typical, and where measuring
+ * fails. */
+static const struct atsi_machine middling = {.name = "typical",
                                              .cpu_gbs = 40,
                                              .cpu_gbs_sustained = 40,
                                              .dram_gbs = 50,
@@ -128,8 +129,7 @@ static int obtain(const struct atsi_hybrid_ask *a, struct atsi_err *err)
 static int ask_measured(const struct atsi_hybrid_ask *a, const struct atsi_question_params *p,
                         struct atsi_question **out, struct atsi_err *err)
 {
-    bool packed = strcmp(atsi_conf_get(a->s->rt->conf, "load.pack"), "off") != 0;
-    const uint32_t as = packed ? ATSI_LAYOUT_PANELS : ATSI_LAYOUT_ROWS;
+    const uint32_t as = a->panels ? ATSI_LAYOUT_PANELS : ATSI_LAYOUT_ROWS;
     const uint32_t layout[ATSI_N_DEVICES] = {as, as}; /* where it was measured so */
     struct atsi_hybrid_costs *c = a->costs;
     int rc = obtain(a, err);
@@ -143,7 +143,7 @@ static int ask(const struct atsi_hybrid_ask *a, const struct atsi_question_param
 {
     struct atsi_err why = ATSI_ERR_INIT;
     int rc = ATSI_OK;
-    if (strcmp(atsi_conf_get(a->s->rt->conf, "profile.use"), "auto") == 0)
+    if (strcmp(atsi_conf_get(a->s->rt->conf, "policy.costs"), "measured") == 0)
         rc = ask_measured(a, p, out, &why);
     if (rc == ATSI_EINTR)
         return atsi_fail(err, rc, "interrupted while costs were measured");

@@ -21,15 +21,15 @@ struct atsi_hybrid_ask {
     struct atsi_items *items;
     const struct atsi_source *source; /* sizes of slots */
     const struct atsi_budget *budget;
+    bool panels; /* weights will be packed */
 };
 
 /* Items that cannot run on the accelerator are pinned to the host; kv.device and the user's rules
  * pin others.  ATSI_ECONF: a malformed rule. */
 int atsi_hybrid_pin_items(const struct atsi_hybrid_ask *a, struct atsi_err *err);
-/* profile.use = auto: costs are measured at the model's first use here, or a middling machine's
- * where that fails, which is said.  ATSI_EINTR.
- * [owned by caller: atsi_question_free, before the costs are]  slot_bytes and slot_depth are those
- * of the real slots. */
+/* policy.costs = measured: costs are measured at the model's first use here, or a middling
+ * machine's where that fails, which is said.  ATSI_EINTR. [owned by caller: atsi_question_free,
+ * before the costs are]  slot_bytes and slot_depth are those of the real slots. */
 int atsi_hybrid_question(const struct atsi_hybrid_ask *a, struct atsi_question **out,
                          struct atsi_err *err);
 

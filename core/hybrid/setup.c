@@ -4,6 +4,7 @@
  * the placement needs.
  */
 #include "core/hybrid/inside.h"
+#include "core/hybrid/pack.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +79,7 @@ static int make_budget(struct atsi_hybrid *h, struct atsi_err *err)
     if (rc == ATSI_OK)
         rc = atsi_values_measure(h->s->g, h->s->chunk, out_rows(h->s), &compute, err);
     h->may_probe = h->a.props.mem_free_bytes / PROBE_SHARE >= ATSI_PROBE_BYTES &&
-                   strcmp(atsi_conf_get(h->s->rt->conf, "profile.use"), "off") != 0;
+                   strcmp(atsi_conf_get(h->s->rt->conf, "policy.costs"), "measured") == 0;
     h->sizes.compute = compute + (h->may_probe ? ATSI_PROBE_BYTES : 0);
     h->sizes.caches = h->s->kv_bytes + h->s->state_bytes;
     if (rc == ATSI_OK)
@@ -127,12 +128,16 @@ static int make_source(struct atsi_hybrid *h, struct atsi_err *err)
 
 static struct atsi_hybrid_ask question_of(struct atsi_hybrid *h)
 {
-    return (struct atsi_hybrid_ask){.s = h->s,
-                                    .accel = &h->a,
-                                    .costs = &h->costs,
-                                    .items = h->items,
-                                    .source = h->source,
-                                    .budget = &h->budget};
+    struct atsi_hybrid_ask a = {.s = h->s,
+                                .accel = &h->a,
+                                .costs = &h->costs,
+                                .items = h->items,
+                                .source = h->source,
+                                .budget = &h->budget};
+    bool packs = atsi_pack_mode_read(h->s->rt->conf) != ATSI_PACK_OFF;
+    for (uint32_t t = 0; packs && h->packable != NULL && t < atsi_weights_count(h->weights); t++)
+        a.panels = a.panels || h->packable[t] != 0;
+    return a;
 }
 
 /* ---------------------------------------------------------------- policies */

@@ -171,7 +171,7 @@ struct atsi_session_params {
     uint32_t chunk;          /* tokens per prefill round; 0: prefill.chunk */
     uint32_t type_k, type_v; /* ATSI_TYPE_F16, _F32, _Q8_0; ATSI_TYPE_COUNT: kv.type_k, kv.type_v */
     /* At the first use of a model with an accelerator costs are measured, which takes some seconds
-     * (profile.use): called with what is measured now; may be NULL. */
+     * (policy.costs): called with what is measured now; may be NULL. */
     void (*measuring)(void *ctx, uint32_t done, uint32_t total, const char *what);
     void *measuring_ctx;
     const volatile int *cancel; /* non-zero ends the opening: ATSI_EINTR; may be NULL */

@@ -225,12 +225,8 @@ CPU_INLINE void unpack_super(const int type, const uint8_t *head, const uint8_t 
     struct panel_scales sc;
     panel_scales(type, head, body, &sc);
     CPU_UNROLL
-    for (int g = 0; g < 256 / f->group; g++) {
-        const __m512i v = scale_of(type, &sc, g);
-        if (f->group == 32)
-            _mm512_store_si512(o->scale[2 * g], v);
-        _mm512_store_si512(o->scale[f->group == 32 ? 2 * g + 1 : g], v);
-    }
+    for (int g = 0; g < 16; g++) /* of 16 elements; two of 32-element sub-blocks are the same */
+        _mm512_store_si512(o->scale[g], scale_of(type, &sc, f->group == 32 ? g / 2 : g));
     CPU_UNROLL
     for (int j = 0; j < 8; j++) {
         const __m512i a = _mm512_load_si512(o->scale[2 * j]);

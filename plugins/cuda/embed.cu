@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ATSI_OP_EMBED: rows of the table as f32, rounded as the CPU rounds them.  Ids out of range, which
- * the host refuses before, give zeros.
+ * the host refuses before, give zeros.  Panels may start anywhere: they are read byte by byte.
  */
 #include "floats.cuh"
 #include "grid.h"
@@ -26,8 +26,8 @@ static __device__ __forceinline__ void embed_unit(unit &o, const embed_args &a, 
     if (row < a.packed_rows) {
         const uint8_t *panel =
             a.w + (uint64_t)(row / ATSI_PANEL_ROWS * ATSI_PANEL_ROWS) * a.row_bytes;
-        load_panel<TYPE, 1>(w, panel_at<S>(panel, a.k / S::ELEMS, u / S::UNITS),
-                            row % ATSI_PANEL_ROWS, u % S::UNITS);
+        load_panel<TYPE, 1, true>(w, panel_at<S>(panel, a.k / S::ELEMS, u / S::UNITS),
+                                  row % ATSI_PANEL_ROWS, u % S::UNITS);
         unpack<TYPE, CUDA_PANELS>(o, w[0], u % S::UNITS);
     } else {
         load_row<TYPE>(w[0], a.w + row * a.row_bytes + (uint64_t)(u / S::UNITS) * S::BYTES,
@@ -88,7 +88,7 @@ static __device__ __forceinline__ float embed_float(const embed_args &a, uint32_
     if constexpr (size == 4)
         return *(const float *)(const void *)at;
     else
-        return float_of_bits<TYPE>(load_half(at));
+        return float_of_bits<TYPE>((uint32_t)(at[0] | at[1] << 8));
 }
 
 /* An element per thread. */

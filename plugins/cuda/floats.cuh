@@ -45,26 +45,26 @@ static __device__ __forceinline__ void float_row_8(float (&w)[8], const uint8_t 
 }
 
 /* Rows r .. r + 3 of a panel, column c (F32), or columns c and c + 1, c even. */
-template <uint32_t TYPE>
+template <uint32_t TYPE, bool LOOSE>
 static __device__ __forceinline__ void float_panel_1(float (&w)[4], const uint8_t *panel,
                                                      uint32_t r, uint32_t c)
 {
-    load_chunk<4>(panel + (uint64_t)c * ATSI_PANEL_CHUNK + 4 * r,
-                  [&](int i, uint32_t x) { w[i] = float_of_bits<TYPE>(x); });
+    load_chunk<4, LOOSE>(panel + (uint64_t)c * ATSI_PANEL_CHUNK + 4 * r,
+                         [&](int i, uint32_t x) { w[i] = float_of_bits<TYPE>(x); });
 }
 
-template <uint32_t TYPE>
+template <uint32_t TYPE, bool LOOSE>
 static __device__ __forceinline__ void float_panel_2(float (&w)[2][4], const uint8_t *panel,
                                                      uint32_t r, uint32_t c, uint32_t k)
 {
     const uint8_t *chunk = panel + (uint64_t)(c / 2) * ATSI_PANEL_CHUNK;
     if (c + 1 < k) {
-        load_chunk<4>(chunk + 4 * r, [&](int i, uint32_t x) {
+        load_chunk<4, LOOSE>(chunk + 4 * r, [&](int i, uint32_t x) {
             w[0][i] = float_of_bits<TYPE>(x & 0xffffu);
             w[1][i] = float_of_bits<TYPE>(x >> 16);
         });
     } else {
-        load_heads<4>(chunk + 2 * r, [&](int i, uint32_t x) {
+        load_heads<4, LOOSE>(chunk + 2 * r, [&](int i, uint32_t x) {
             w[0][i] = float_of_bits<TYPE>(x);
             w[1][i] = 0;
         });
@@ -72,7 +72,7 @@ static __device__ __forceinline__ void float_panel_2(float (&w)[2][4], const uin
 }
 
 /* Rows r .. r + 3 of a panel, columns c .. c + 7, c even. */
-template <uint32_t TYPE>
+template <uint32_t TYPE, bool LOOSE>
 static __device__ __forceinline__ void float_panel_8(float (&w)[4][8], const uint8_t *panel,
                                                      uint32_t r, uint32_t c, uint32_t k)
 {
@@ -82,9 +82,9 @@ static __device__ __forceinline__ void float_panel_8(float (&w)[4][8], const uin
         float v[2][4] = {};
         if (c + j < k) {
             if constexpr (step == 1)
-                float_panel_1<TYPE>(v[0], panel, r, c + j);
+                float_panel_1<TYPE, LOOSE>(v[0], panel, r, c + j);
             else
-                float_panel_2<TYPE>(v, panel, r, c + j, k);
+                float_panel_2<TYPE, LOOSE>(v, panel, r, c + j, k);
         }
 #pragma unroll
         for (uint32_t i = 0; i < 4 * step; i++)

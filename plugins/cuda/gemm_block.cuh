@@ -120,7 +120,7 @@ static __device__ __forceinline__ void fill_weight(stage<TYPE> &s, const cuda_pr
     } else {
         uint64_t panel = (row < p.n_rows ? row : p.n_rows - 1) / ATSI_PANEL_ROWS;
         const uint8_t *from = at.w + panel * ATSI_PANEL_ROWS * p.row_bytes;
-        load_panel<TYPE, 4>(w, panel_at<S>(from, p.k / S::ELEMS, block), 4 * (quad % 4), u);
+        load_panel<TYPE, 4, false>(w, panel_at<S>(from, p.k / S::ELEMS, block), 4 * (quad % 4), u);
     }
 #pragma unroll
     for (uint32_t j = 0; j < 4; j++) {

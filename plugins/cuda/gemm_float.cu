@@ -45,11 +45,11 @@ static __device__ __forceinline__ void fill_weight(float_stage &s, const cuda_pr
         float v[2][4] = {};
         if constexpr (TYPE == ATSI_TYPE_F32) {
             if (c + pair < p.k)
-                float_panel_1<TYPE>(v[0], from, 4 * (quad % 4), c + pair);
+                float_panel_1<TYPE, false>(v[0], from, 4 * (quad % 4), c + pair);
             if (c + pair + 1 < p.k)
-                float_panel_1<TYPE>(v[1], from, 4 * (quad % 4), c + pair + 1);
+                float_panel_1<TYPE, false>(v[1], from, 4 * (quad % 4), c + pair + 1);
         } else if (c + pair < p.k) {
-            float_panel_2<TYPE>(v, from, 4 * (quad % 4), c + pair, p.k);
+            float_panel_2<TYPE, false>(v, from, 4 * (quad % 4), c + pair, p.k);
         }
 #pragma unroll
         for (int i = 0; i < 8; i++)

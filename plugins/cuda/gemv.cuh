@@ -63,7 +63,8 @@ static __device__ __forceinline__ void gemv_load(packed (&w)[4], const cuda_prod
         }
     } else {
         const uint8_t *panel = at.w + (uint64_t)blockIdx.x * ATSI_PANEL_ROWS * p.row_bytes;
-        load_panel<TYPE, 4>(w, panel_at<S>(panel, p.k / S::ELEMS, block), at.row, u);
+        load_panel<TYPE, 4, LAYOUT == CUDA_LOOSE_PANELS>(
+            w, panel_at<S>(panel, p.k / S::ELEMS, block), at.row, u);
     }
 }
 
@@ -262,6 +263,8 @@ static cudaError_t gemv_of(cudaStream_t s, const cuda_product &p)
 template <uint32_t TYPE>
 static cudaError_t gemv_of_type(cudaStream_t s, int layout, const cuda_product &p)
 {
+    if (layout == CUDA_LOOSE_PANELS)
+        return gemv_launch(s, gemv_kernel<TYPE, CUDA_LOOSE_PANELS, 1>, 1, p);
     return layout == CUDA_PANELS ? gemv_of<TYPE, CUDA_PANELS>(s, p)
                                  : gemv_of<TYPE, CUDA_ROWS>(s, p);
 }

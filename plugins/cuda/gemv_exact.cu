@@ -47,6 +47,8 @@ static __global__ void __launch_bounds__(32 * GEMV_MAX_WARPS) exact_kernel(const
 template <uint32_t TYPE>
 static cudaError_t exact_of_type(cudaStream_t s, int layout, const cuda_product &p)
 {
+    if (layout == CUDA_LOOSE_PANELS)
+        return gemv_launch(s, exact_kernel<TYPE, CUDA_LOOSE_PANELS>, 1, p);
     return layout == CUDA_PANELS ? gemv_launch(s, exact_kernel<TYPE, CUDA_PANELS>, 1, p)
                                  : gemv_launch(s, exact_kernel<TYPE, CUDA_ROWS>, 1, p);
 }

@@ -16,8 +16,8 @@ static __device__ __forceinline__ void float_rows(float (&w)[4][8], const cuda_p
             float_row_8<TYPE>(w[i], at.w + r * p.row_bytes, c, p.k, p.wide);
         }
     } else {
-        float_panel_8<TYPE>(w, at.w + (uint64_t)blockIdx.x * ATSI_PANEL_ROWS * p.row_bytes, at.row,
-                            c, p.k);
+        float_panel_8<TYPE, LAYOUT == CUDA_LOOSE_PANELS>(
+            w, at.w + (uint64_t)blockIdx.x * ATSI_PANEL_ROWS * p.row_bytes, at.row, c, p.k);
     }
 }
 
@@ -62,6 +62,8 @@ static cudaError_t float_of(cudaStream_t s, const cuda_product &p)
 template <uint32_t TYPE>
 static cudaError_t float_of_type(cudaStream_t s, int layout, const cuda_product &p)
 {
+    if (layout == CUDA_LOOSE_PANELS)
+        return gemv_launch(s, float_kernel<TYPE, CUDA_LOOSE_PANELS, 1>, 1, p);
     return layout == CUDA_PANELS ? float_of<TYPE, CUDA_PANELS>(s, p)
                                  : float_of<TYPE, CUDA_ROWS>(s, p);
 }

@@ -7,7 +7,8 @@
  * the same for all blocks of a matrix.
  *
  * ATSI_LAYOUT_PANELS: N = 4 neighbouring rows at a time, 16 bytes per load, so that four lanes read
- * a whole chunk of 64 bytes; or N = 1.  Panels start at multiples of 16 bytes.
+ * a whole chunk of 64 bytes; or N = 1.  Panels start at multiples of 16 bytes, unless LOOSE: then
+ * they are read byte by byte.
  */
 #ifndef ATSI_CUDA_LOAD_CUH
 #define ATSI_CUDA_LOAD_CUH
@@ -131,32 +132,35 @@ static __device__ __forceinline__ void load_row(packed &w, const uint8_t *b, uin
 /* ---------------------------------------------------------------- panels */
 
 /* The chunk at p, from the first of N rows on: word i goes to put(i, word). */
-template <int N, class PUT>
+template <int N, bool LOOSE, class PUT>
 static __device__ __forceinline__ void load_chunk(const uint8_t *p, PUT put)
 {
-    if constexpr (N == 4) {
-        uint4 v = *(const uint4 *)(const void *)p;
-        put(0, v.x);
-        put(1, v.y);
-        put(2, v.z);
-        put(3, v.w);
-    } else {
-        put(0, *(const uint32_t *)(const void *)p);
-    }
+    uint32_t w[N];
+    if constexpr (LOOSE)
+        load_by_bytes<N>(w, p);
+    else if constexpr (N == 4)
+        load_by_vectors<4, 4, uint4>(w, p);
+    else
+        load_by_vectors<N, 1, uint32_t>(w, p);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        put(i, w[i]);
 }
 
 /* Likewise 16-bit fields of a record's head. */
-template <int N, class PUT>
+template <int N, bool LOOSE, class PUT>
 static __device__ __forceinline__ void load_heads(const uint8_t *p, PUT put)
 {
-    if constexpr (N == 4) {
-        uint2 v = *(const uint2 *)(const void *)p;
-        put(0, v.x & 0xffff);
-        put(1, v.x >> 16);
-        put(2, v.y & 0xffff);
-        put(3, v.y >> 16);
+    uint32_t w[2];
+    if constexpr (LOOSE || N != 4) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            put(i, (uint32_t)(p[2 * i] | p[2 * i + 1] << 8));
     } else {
-        put(0, load_half(p));
+        load_by_vectors<2, 2, uint2>(w, p);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            put(i, w[i / 2] >> (16 * (i % 2)) & 0xffffu);
     }
 }
 
@@ -164,14 +168,9 @@ static __device__ __forceinline__ void load_heads(const uint8_t *p, PUT put)
 template <int N, class PUT>
 static __device__ __forceinline__ void load_bytes(const uint8_t *p, PUT put)
 {
-    if constexpr (N == 4) {
-        uint32_t v = *(const uint32_t *)(const void *)p;
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            put(i, v >> (8 * i) & 0xff);
-    } else {
-        put(0, *p);
-    }
+    for (int i = 0; i < N; i++)
+        put(i, p[i]);
 }
 
 struct panel_place {
@@ -191,24 +190,24 @@ static __device__ __forceinline__ panel_place panel_at(const uint8_t *panel, uin
 }
 
 /* Codes in COUNT consecutive chunks. */
-template <int N, int COUNT>
+template <int N, bool LOOSE, int COUNT>
 static __device__ __forceinline__ void load_codes(packed (&w)[N], const uint8_t *p)
 {
 #pragma unroll
     for (int c = 0; c < COUNT; c++)
-        load_chunk<N>(p + c * ATSI_PANEL_CHUNK, [&](int i, uint32_t x) { w[i].q[c] = x; });
+        load_chunk<N, LOOSE>(p + c * ATSI_PANEL_CHUNK, [&](int i, uint32_t x) { w[i].q[c] = x; });
 }
 
-template <int N, int COUNT>
+template <int N, bool LOOSE, int COUNT>
 static __device__ __forceinline__ void load_scales(packed (&w)[N], const uint8_t *p)
 {
 #pragma unroll
     for (int c = 0; c < COUNT; c++)
-        load_chunk<N>(p + c * ATSI_PANEL_CHUNK, [&](int i, uint32_t x) { w[i].s[c] = x; });
+        load_chunk<N, LOOSE>(p + c * ATSI_PANEL_CHUNK, [&](int i, uint32_t x) { w[i].s[c] = x; });
 }
 
 /* Unit u of a block, rows r .. r + N - 1 of the panel.  head, body: of row 0. */
-template <uint32_t TYPE, int N>
+template <uint32_t TYPE, int N, bool LOOSE>
 static __device__ __forceinline__ void load_panel(packed (&w)[N], panel_place at, uint32_t r,
                                                   uint32_t u)
 {
@@ -217,37 +216,37 @@ static __device__ __forceinline__ void load_panel(packed (&w)[N], panel_place at
     if constexpr (TYPE == ATSI_TYPE_MXFP4)
         load_bytes<N>(at.head + r, [&](int i, uint32_t x) { w[i].d = x; });
     else
-        load_heads<N>(head, [&](int i, uint32_t x) { w[i].d = x; });
+        load_heads<N, LOOSE>(head, [&](int i, uint32_t x) { w[i].d = x; });
     if constexpr (unit_shape<TYPE>::HEAD == 4)
-        load_heads<N>(head + 2 * ATSI_PANEL_ROWS, [&](int i, uint32_t x) { w[i].m = x; });
+        load_heads<N, LOOSE>(head + 2 * ATSI_PANEL_ROWS, [&](int i, uint32_t x) { w[i].m = x; });
 
     if constexpr (TYPE == ATSI_TYPE_Q5_0 || TYPE == ATSI_TYPE_Q5_1) {
-        load_chunk<N>(body, [&](int i, uint32_t x) { w[i].h[0] = x; });
-        load_codes<N, 4>(w, body + C);
+        load_chunk<N, LOOSE>(body, [&](int i, uint32_t x) { w[i].h[0] = x; });
+        load_codes<N, LOOSE, 4>(w, body + C);
     } else if constexpr (TYPE == ATSI_TYPE_Q8_0) {
-        load_codes<N, 8>(w, body);
+        load_codes<N, LOOSE, 8>(w, body);
     } else if constexpr (unit_shape<TYPE>::ELEMS == 32) {
-        load_codes<N, 4>(w, body);
+        load_codes<N, LOOSE, 4>(w, body);
     } else if constexpr (TYPE == ATSI_TYPE_Q2_K) {
-        load_scales<N, 1>(w, body + C * (u >> 1));
-        load_codes<N, 4>(w, body + C * (4 + 8 * (u >> 2) + 4 * (u & 1)));
+        load_scales<N, LOOSE, 1>(w, body + C * (u >> 1));
+        load_codes<N, LOOSE, 4>(w, body + C * (4 + 8 * (u >> 2) + 4 * (u & 1)));
     } else if constexpr (TYPE == ATSI_TYPE_Q3_K) {
-        load_scales<N, 3>(w, body);
-        load_codes<N, 12>(w, body + C * (3 + 12 * (u >> 2)));
+        load_scales<N, LOOSE, 3>(w, body);
+        load_codes<N, LOOSE, 12>(w, body + C * (3 + 12 * (u >> 2)));
     } else if constexpr (TYPE == ATSI_TYPE_Q4_K) {
-        load_scales<N, 3>(w, body);
-        load_codes<N, 4>(w, body + C * (3 + 4 * u));
+        load_scales<N, LOOSE, 3>(w, body);
+        load_codes<N, LOOSE, 4>(w, body + C * (3 + 4 * u));
     } else if constexpr (TYPE == ATSI_TYPE_Q5_K) {
         const uint8_t *g = body + C * (3 + 10 * (u >> 1));
-        load_scales<N, 3>(w, body);
-        load_chunk<N>(g + C * (u & 1), [&](int i, uint32_t x) { w[i].h[0] = x; });
-        load_codes<N, 4>(w, g + C * (2 + 4 * (u & 1)));
+        load_scales<N, LOOSE, 3>(w, body);
+        load_chunk<N, LOOSE>(g + C * (u & 1), [&](int i, uint32_t x) { w[i].h[0] = x; });
+        load_codes<N, LOOSE, 4>(w, g + C * (2 + 4 * (u & 1)));
     } else if constexpr (TYPE == ATSI_TYPE_Q6_K) {
-        load_scales<N, 1>(w, body + C * (u >> 1));
-        load_codes<N, 12>(w, body + C * (4 + 12 * (u >> 1)));
+        load_scales<N, LOOSE, 1>(w, body + C * (u >> 1));
+        load_codes<N, LOOSE, 12>(w, body + C * (4 + 12 * (u >> 1)));
     } else if constexpr (TYPE == ATSI_TYPE_IQ4_XS) {
-        load_scales<N, 1>(w, body);
-        load_codes<N, 4>(w, body + C * (1 + 4 * u));
+        load_scales<N, LOOSE, 1>(w, body);
+        load_codes<N, LOOSE, 4>(w, body + C * (1 + 4 * u));
     }
 }
 

@@ -5,6 +5,7 @@
  *   up to GEMV_TOKENS tokens   gemv: a token's result is the same however many there are
  *   more                       gemm, on tensor cores for weights in blocks
  *   exact activations          gemv_exact, floats as ever
+ *   panels that start anywhere gemv, token by token
  *
  * Experts: up to GEMV_TOKENS rows walk their slots, each with the matrix its id names; more are
  * sorted by expert first.
@@ -46,7 +47,7 @@ static uint64_t x_rows_of(const struct atsi_op *op)
 static bool is_tiled(const struct atsi_op *op)
 {
     bool exact_blocks = block_of(op) == 0 && !cuda_is_float_type(op->weight[0]->type);
-    return op->n_rows > GEMV_TOKENS && !exact_blocks;
+    return op->n_rows > GEMV_TOKENS && !exact_blocks && !cuda_is_loose(op->weight[0]);
 }
 
 static uint64_t token_tiles(const struct atsi_op *op)
@@ -126,10 +127,11 @@ static cudaError_t multiply_parts(const struct cuda_launch *l, const struct atsi
     uint32_t packed_rows = p.n_rows / ATSI_PANEL_ROWS * ATSI_PANEL_ROWS;
     cuda_product part = p;
     if (op->weight[0]->layout == ATSI_LAYOUT_ROWS)
-        return multiply(l, op, ATSI_LAYOUT_ROWS, p);
+        return multiply(l, op, CUDA_ROWS, p);
     if (packed_rows != 0) {
         part.n_rows = packed_rows;
-        cudaError_t e = multiply(l, op, ATSI_LAYOUT_PANELS, part);
+        int layout = cuda_is_loose(op->weight[0]) ? CUDA_LOOSE_PANELS : CUDA_PANELS;
+        cudaError_t e = multiply(l, op, layout, part);
         if (e != cudaSuccess || packed_rows == p.n_rows)
             return e;
     }
@@ -137,7 +139,7 @@ static cudaError_t multiply_parts(const struct cuda_launch *l, const struct atsi
     part.w = p.w + packed_rows * p.row_bytes;
     part.y = p.y + packed_rows;
     part.bias = p.bias != NULL ? p.bias + packed_rows : NULL;
-    return multiply(l, op, ATSI_LAYOUT_ROWS, part);
+    return multiply(l, op, CUDA_ROWS, part);
 }
 
 static cudaError_t product_launch(const struct cuda_launch *l, const struct atsi_op *op)

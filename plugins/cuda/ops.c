@@ -2,21 +2,6 @@
  * The table of kernels, by kind of operation: one file each (op.h). */
 #include "op.h"
 
-#pragma weak cuda_op_embed
-#pragma weak cuda_op_delta_net
-#pragma weak cuda_op_conv
-#pragma weak cuda_op_regroup
-#pragma weak cuda_op_gate
-#pragma weak cuda_op_moe_sum
-#pragma weak cuda_op_matmul_id
-#pragma weak cuda_op_topk
-#pragma weak cuda_op_add
-#pragma weak cuda_op_swiglu
-#pragma weak cuda_op_attn
-#pragma weak cuda_op_rope
-#pragma weak cuda_op_rope_table
-#pragma weak cuda_op_matmul
-#pragma weak cuda_op_rms_norm
 extern const struct cuda_op cuda_op_embed, cuda_op_rms_norm, cuda_op_matmul, cuda_op_rope_table,
     cuda_op_rope, cuda_op_attn, cuda_op_swiglu, cuda_op_add, cuda_op_topk, cuda_op_matmul_id,
     cuda_op_moe_sum, cuda_op_gate, cuda_op_regroup, cuda_op_conv, cuda_op_delta_net;

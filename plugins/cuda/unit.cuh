@@ -17,6 +17,8 @@
 
 #define CUDA_ROWS ATSI_LAYOUT_ROWS
 #define CUDA_PANELS ATSI_LAYOUT_PANELS
+/* Panels that start anywhere: those of a stack whose matrices have an odd shape. */
+#define CUDA_LOOSE_PANELS 2
 
 #define UNIT_ELEMS 32u
 

@@ -90,7 +90,7 @@ template <int LAYOUT>
 static __device__ __forceinline__ void unpack_q5(unit &o, const packed &w)
 {
     split_nibbles(o, w);
-    if constexpr (LAYOUT == CUDA_PANELS) {
+    if constexpr (LAYOUT != CUDA_ROWS) {
         add_fifth_bits(o, w.h[0]);
     } else {
 #pragma unroll
@@ -118,7 +118,7 @@ template <int LAYOUT>
 static __device__ __forceinline__ void unpack_q5_k(unit &o, const packed &w, uint32_t u)
 {
     split_nibbles(o, w);
-    if constexpr (LAYOUT == CUDA_PANELS) {
+    if constexpr (LAYOUT != CUDA_ROWS) {
         add_fifth_bits(o, w.h[0]);
     } else {
         uint32_t low = 2 * (u >> 1);
@@ -158,7 +158,7 @@ template <int LAYOUT>
 static __device__ __forceinline__ void unpack_q3_k(unit &o, const packed &w, uint32_t u)
 {
     uint32_t first = unit_run<ATSI_TYPE_Q3_K, LAYOUT>(u, 0) / 16;
-    if constexpr (LAYOUT == CUDA_PANELS) {
+    if constexpr (LAYOUT != CUDA_ROWS) {
         uint32_t pair = u & 3;
 #pragma unroll
         for (int t = 0; t < 4; t++) {
@@ -193,7 +193,7 @@ static __device__ __forceinline__ int32_t signed_byte(uint32_t x)
 template <int LAYOUT>
 static __device__ __forceinline__ void unpack_q6_k(unit &o, const packed &w, uint32_t u)
 {
-    if constexpr (LAYOUT == CUDA_PANELS) {
+    if constexpr (LAYOUT != CUDA_ROWS) {
         bool second = (u & 1) != 0;
 #pragma unroll
         for (int t = 0; t < 4; t++) {
@@ -237,7 +237,7 @@ static __device__ __forceinline__ void unpack(unit &o, const packed &w, uint32_t
     } else if constexpr (TYPE == ATSI_TYPE_Q8_0) {
 #pragma unroll
         for (int c = 0; c < 8; c++)
-            o.q[c] = (int32_t)(LAYOUT == CUDA_PANELS ? w.q[c] ^ 0x80808080u : w.q[c]);
+            o.q[c] = (int32_t)(LAYOUT != CUDA_ROWS ? w.q[c] ^ 0x80808080u : w.q[c]);
     } else if constexpr (TYPE == ATSI_TYPE_IQ4_NL) {
         split_values(o, w, iq4_table());
     } else if constexpr (TYPE == ATSI_TYPE_MXFP4) {

@@ -11,17 +11,19 @@ static inline bool cuda_is_float_type(uint32_t type)
     return type == ATSI_TYPE_F32 || type == ATSI_TYPE_F16 || type == ATSI_TYPE_BF16;
 }
 
-/* Kernels read panels 16 bytes at a time, so that every matrix has to start at a multiple of 16
- * bytes: always true of one matrix, of a stack unless its matrices have an odd shape. */
+/* What a tensor's address is a multiple of (op.h; blocks of MXFP4 have odd sizes). */
 static inline bool cuda_is_aligned(const struct atsi_tensor *t)
 {
-    uint64_t matrix = t->ne[1] * t->row_bytes;
-    if (t->layout == ATSI_LAYOUT_PANELS)
-        return (uintptr_t)t->data % 16 == 0 && (t->ne[2] == 1 || matrix % 16 == 0);
-    return (uintptr_t)t->data % (t->type == ATSI_TYPE_F32     ? 4
-                                 : t->type == ATSI_TYPE_MXFP4 ? 1
-                                                              : 2) ==
-           0;
+    uint64_t unit = t->type == ATSI_TYPE_F32 ? 4 : t->type == ATSI_TYPE_MXFP4 ? 1 : 2;
+    return (uintptr_t)t->data % unit == 0;
+}
+
+/* Fast kernels read panels 16 bytes at a time.  Matrices of a stack start at multiples of that, but
+ * for odd shapes. */
+static inline bool cuda_is_loose(const struct atsi_tensor *t)
+{
+    uint64_t next = t->ne[2] > 1 ? t->ne[1] * t->row_bytes : 0;
+    return t->layout == ATSI_LAYOUT_PANELS && ((uintptr_t)t->data | next) % 16 != 0;
 }
 
 /* A matrix, or a stack of them, of any type that there are products for, in either layout. */

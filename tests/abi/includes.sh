@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Who includes whom.  Public headers include public headers; plugins those, their own folder and, the
-# CPU ones, cpu_common, policies sched/; loaders those and loaders/; text those and text/; sched those
-# and sched/; core those, core/ and sched/; the command all but core and plugins.  Some libraries belong
-# to one file.
+# CPU ones, cpu_common and panel/, policies sched/; loaders those and loaders/; text those and text/;
+# sched and panel those and themselves; core those, core/, sched/ and panel/; the command all but core
+# and plugins.  Some libraries belong to one file.
 #   includes.sh SOURCE_DIR
 set -uo pipefail
 cd "$1" || exit 1
@@ -35,15 +35,16 @@ allowed() { # file, folder
       own=plugins/${own%%/*}
       case $2 in
         "$own" | "$own"/*) return 0 ;;
-        plugins/cpu_common) case $own in plugins/cpu_*) return 0 ;; esac ;;
+        plugins/cpu_common | panel) case $own in plugins/cpu_*) return 0 ;; esac ;;
         sched) case $own in plugins/policy_*) return 0 ;; esac ;;
       esac
       ;;
     loaders/*) case $2 in loaders/*) return 0 ;; esac ;;
     text/*) case $2 in text | text/*) return 0 ;; esac ;;
     sched/*) case $2 in sched) return 0 ;; esac ;;
-    core/*) case $2 in core | core/* | sched) return 0 ;; esac ;;
-    cli/*) case $2 in cli | text | sched) return 0 ;; esac ;;
+    panel/*) case $2 in panel) return 0 ;; esac ;;
+    core/*) case $2 in core | core/* | sched | panel) return 0 ;; esac ;;
+    cli/*) case $2 in cli | text | sched | panel) return 0 ;; esac ;;
   esac
   return 1
 }
@@ -70,6 +71,6 @@ while IFS=: read -r file line; do
       ;;
   esac
 done < <(grep -rE --include='*.[ch]' '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' \
-  include core text sched loaders plugins cli)
+  include core text sched panel loaders plugins cli)
 echo "$n includes"
 [ "$failed" = 0 ] && [ "$n" -gt 0 ]

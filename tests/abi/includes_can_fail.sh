@@ -8,8 +8,8 @@ trap 'rm -rf "$tree"' EXIT
 
 fresh() {
   rm -rf "${tree:?}"/*
-  mkdir -p "$tree"/{include/atsinfer,core,text/jinja,sched,cli,loaders/a,loaders/b,plugins/{cpu_common,cpu_x,policy_x,other}}
-  touch "$tree"/{include/atsinfer/plugin.h,core/conf.h,text/t.h,sched/s.h,cli/c.h,loaders/b/b.h,plugins/cpu_common/k.h,plugins/other/o.h}
+  mkdir -p "$tree"/{include/atsinfer,core,text/jinja,sched,panel,cli,loaders/a,loaders/b,plugins/{cpu_common,cpu_x,policy_x,other}}
+  touch "$tree"/{include/atsinfer/plugin.h,core/conf.h,text/t.h,sched/s.h,panel/p.h,cli/c.h,loaders/b/b.h,plugins/cpu_common/k.h,plugins/other/o.h}
   put plugins/cpu_x/a.c '"atsinfer/plugin.h"'
 }
 put() { echo "#include $2" >>"$tree/$1"; }
@@ -32,6 +32,8 @@ expect 0 cli/a.c '"text/t.h"'
 expect 0 core/a.c '<stdio.h>'
 expect 0 core/a.c '"sched/s.h"'
 expect 0 plugins/policy_x/a.c '"sched/s.h"'
+expect 0 core/a.c '"panel/p.h"'
+expect 0 plugins/cpu_x/a.c '"panel/p.h"'
 expect 0 text/jinja/a.c '<jansson.h>'
 expect 1 plugins/cpu_x/a.c '"core/conf.h"'
 expect 1 plugins/cpu_x/a.c '"../../core/conf.h"'
@@ -49,6 +51,8 @@ expect 1 core/pool.c '<hwloc.h>'
 expect 1 core/registry.c '<ini.h>'
 expect 1 cli/a.c '<dlfcn.h>'
 expect 1 plugins/cpu_x/a.c '"sched/s.h"'
+expect 1 plugins/other/a.c '"panel/p.h"'
+expect 1 panel/a.c '"core/conf.h"'
 expect 1 sched/a.c '"core/conf.h"'
 expect 1 text/t.c '<jansson.h>'
 exit "$failed"

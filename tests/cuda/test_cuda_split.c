@@ -24,6 +24,7 @@
 #define MAX_ROWS 20u
 #define N_OPS 7
 
+enum { PLUS = 2, ATTENTION = 5 }; /* places in the list */
 enum { X, Z, W1, W2, W3, Y1, Y2, Y3, Y4, POS, ATT, N_TENSORS };
 
 /* Twice the same: tensors in host memory, and their copies in a device's buffer. */
@@ -68,12 +69,12 @@ static void make_tensors(struct both *b)
         ints(&b->host[POS])[t] = (int32_t)t;
 }
 
-/* y1, y2 = w1, w3 times x; attention over y1; x += z; y3 = w1 times the new x; y4 = w2 (rounded in
- * other blocks) times x; y2 = w3 times x again. */
+/* y1, y2 = w1, w3 times x; x += z; y3 = w1 times the new x; y4 = w2 (rounded in other blocks) times
+ * x; attention over y1; y2 = w2 times x again. */
 static void make_ops(struct both *b, int side)
 {
-    static const int product[N_OPS][3] = {{W1, X, Y1}, {W3, X, Y2}, {-1},       {-1},
-                                          {W1, X, Y3}, {W2, X, Y4}, {W3, X, Y2}};
+    static const int product[N_OPS][3] = {{W1, X, Y1}, {W3, X, Y2}, {-1},       {W1, X, Y3},
+                                          {W2, X, Y4}, {-1},        {W2, X, Y2}};
     struct atsi_tensor *t = side == 0 ? b->host : b->dev;
     for (int i = 0; i < N_OPS; i++) {
         struct atsi_op *op = &b->op[side][i];
@@ -85,18 +86,18 @@ static void make_ops(struct both *b, int side)
         }
         b->list[side][i] = op;
     }
-    b->op[side][2] = (struct atsi_op){.struct_size = sizeof(struct atsi_op),
-                                      .kind = ATSI_OP_ATTN,
-                                      .src = {&t[Y1], &t[Y1], &t[Y1], &t[POS]},
-                                      .dst = {&t[ATT]},
-                                      .kv = &b->kv[side]};
-    b->op[side][2].p.attn.n_head = b->op[side][2].p.attn.n_head_kv = OUT / DIM;
-    b->op[side][2].p.attn.head_dim_k = b->op[side][2].p.attn.head_dim_v = DIM;
-    b->op[side][2].p.attn.scale = 0.1F;
-    b->op[side][3] = (struct atsi_op){.struct_size = sizeof(struct atsi_op),
-                                      .kind = ATSI_OP_ADD,
-                                      .src = {&t[X], &t[Z]},
-                                      .dst = {&t[X]}};
+    b->op[side][ATTENTION] = (struct atsi_op){.struct_size = sizeof(struct atsi_op),
+                                              .kind = ATSI_OP_ATTN,
+                                              .src = {&t[Y1], &t[Y1], &t[Y1], &t[POS]},
+                                              .dst = {&t[ATT]},
+                                              .kv = &b->kv[side]};
+    b->op[side][ATTENTION].p.attn.n_head = b->op[side][ATTENTION].p.attn.n_head_kv = OUT / DIM;
+    b->op[side][ATTENTION].p.attn.head_dim_k = b->op[side][ATTENTION].p.attn.head_dim_v = DIM;
+    b->op[side][ATTENTION].p.attn.scale = 0.1F;
+    b->op[side][PLUS] = (struct atsi_op){.struct_size = sizeof(struct atsi_op),
+                                         .kind = ATSI_OP_ADD,
+                                         .src = {&t[X], &t[Z]},
+                                         .dst = {&t[X]}};
 }
 
 static void both_open(struct gpu *g, struct both *b)
@@ -232,7 +233,7 @@ static void test_times(void **state)
         b.op[1][i].n_rows = 3;
         ns[i] = UINT64_MAX;
     }
-    b.op[1][2].p.attn.n_kv = 3;
+    b.op[1][ATTENTION].p.attn.n_kv = 3;
     GPU_OK(g, g->ops->run(g->queue, &split, &g->err));
     gpu_wait(g, g->done);
     for (int i = 0; i < N_OPS; i++)
@@ -250,7 +251,7 @@ static void test_no_scratch(void **state)
     both_open(g, &b);
     for (int i = 0; i < N_OPS; i++)
         b.op[1][i].n_rows = 3;
-    b.op[1][2].p.attn.n_kv = 3;
+    b.op[1][ATTENTION].p.attn.n_kv = 3;
     split.ops = b.list[1];
     gpu_get(g, &before, b.dev[X].data, sizeof before);
     gpu_fail("cuMemCreate", 1, 2 /* out of memory */, 0);

@@ -105,6 +105,25 @@ static void test_unaligned_rows(void **state)
     }
 }
 
+/* Panels somewhere: slower, not wrong. */
+static void test_unaligned_panels(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < N_TYPES; i++) {
+        uint32_t type = product_types[i];
+        struct product p = {.type = type,
+                            .layout = ATSI_LAYOUT_PANELS,
+                            .k = length_of(type, 1),
+                            .rows = 20,
+                            .n_rows = i % 2 == 0 ? 2 : 10,
+                            .exact = i % 3 == 0,
+                            .shift = type == ATSI_TYPE_F32     ? 4
+                                     : type == ATSI_TYPE_MXFP4 ? 1
+                                                               : 2};
+        product_try(&p, 550 + i);
+    }
+}
+
 static void run_tokens(const struct product *p, uint32_t n, uint64_t seed, float *y)
 {
     struct product some = *p;
@@ -225,6 +244,8 @@ static void test_refusals(void **state)
     op.weight[0] = &bad;
     assert_true(product_kernel(&t)->supports(&product_device, &op));
     bad.data = (unsigned char *)t.dev_w + 2;
+    assert_true(product_kernel(&t)->supports(&product_device, &op));
+    bad.data = (unsigned char *)t.dev_w + 1;
     refused(&t, &op);
 #undef WITH
     product_close(&t);
@@ -238,6 +259,7 @@ int main(void)
         cmocka_unit_test(test_exact_activations),
         cmocka_unit_test(test_long_rows),
         cmocka_unit_test(test_unaligned_rows),
+        cmocka_unit_test(test_unaligned_panels),
         cmocka_unit_test(test_company),
         cmocka_unit_test(test_layouts_agree),
         cmocka_unit_test(test_rounding_is_kept),

@@ -10,7 +10,7 @@ plugin=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export XDG_CONFIG_HOME="$work/config" XDG_CACHE_HOME="$work/cache" XDG_DATA_HOME="$work/data"
-export ATSINFER_PROFILE_USE=off ATSINFER_POLICY_TIME_LIMIT=10000000 ATSINFER_CPU_THREADS=2
+export ATSINFER_POLICY_COSTS=typical ATSINFER_POLICY_TIME_LIMIT=10000000 ATSINFER_CPU_THREADS=2
 cd "$work" || exit 1
 passed=0
 failed=0
@@ -151,9 +151,9 @@ expect "ablation of lists" 2 "" "give one -p and one -n" bench --ablation $accel
 expect "ablation as sql" 2 "" "expected md, csv or json" bench --ablation $accel -m "$dense" -o sql
 
 # ---- costs measured at first use
-expect "measured costs" 0 "" "costs measured here" run $accel --set profile.use=auto --set prefill.chunk=16 -m "$dense" -p Tom -n 4
+expect "measured costs" 0 "" "costs measured here" run $accel --set policy.costs=measured --set prefill.chunk=16 -m "$dense" -p Tom -n 4
 check "measured costs are kept" sh -c 'ls cache/atsinfer/profiles/*.costs'
-expect "bad profile.use" 2 "" "profile.use" run $accel --set profile.use=maybe -m "$dense" -p Tom -n 4
+expect "bad policy.costs" 2 "" "policy.costs" run $accel --set policy.costs=maybe -m "$dense" -p Tom -n 4
 
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -72,7 +72,7 @@ static uint64_t one_seed(struct atsi_runtime *rt_cpu, uint64_t number, uint64_t 
     m[1] = hr_open(rt, hr_model(am_tiny_names[a]));
     for (int k = 0; k < 2; k++)
         s[k] = hr_session(m[k], N_CTX, CHUNK);
-    if (strcmp(hr_info(s[1]).accel, "twin") != 0)
+    if (strcmp(hr_info(s[1]).accel, hr_accel()) != 0)
         fail_msg("%s: no accelerator\n%s", what, hr_log);
     rounds = run_pair(s[0], s[1], &seed, what);
     *moves += hr_info(s[1]).n_transfers;

@@ -67,7 +67,7 @@ static void check_model(struct atsi_runtime *rt, uint32_t a, uint32_t c, const c
     char name[200];
     (void)snprintf(name, sizeof name, "%s, %s, chunk %u", what, am_tiny_names[a], chunks[c]);
     hr_ids(ids, n_ids[c], hr_info(s).n_vocab);
-    if (strcmp(hr_info(s).accel, accel ? "twin" : "") != 0)
+    if (strcmp(hr_info(s).accel, accel ? hr_accel() : "") != 0)
         fail_msg("%s: accelerator \"%s\"\n%s", name, hr_info(s).accel, hr_log);
     r = hr_eval(s, ids, n_ids[c], true);
     hr_same(&wanted[a][c], &r, name);
@@ -86,13 +86,18 @@ static void check_model(struct atsi_runtime *rt, uint32_t a, uint32_t c, const c
     atsi_model_close(m);
 }
 
+/* With ATSI_TEST_FULL every chunk under every configuration; else one each, in turn. */
 static struct sums check_all(const char *const *settings, const char *what, bool accel)
 {
+    static uint32_t turn;
+    bool full = getenv("ATSI_TEST_FULL") != NULL;
     struct atsi_runtime *rt = hr_runtime(settings);
     struct sums sums = {0};
     for (uint32_t a = 0; am_tiny_names[a] != NULL; a++)
         for (uint32_t c = 0; c < N_CHUNKS; c++)
-            check_model(rt, a, c, what, accel, &sums);
+            if (full || (a + turn) % N_CHUNKS == c)
+                check_model(rt, a, c, what, accel, &sums);
+    turn++;
     atsi_runtime_close(rt);
     return sums;
 }

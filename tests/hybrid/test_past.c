@@ -24,6 +24,7 @@ struct pair {
     struct atsi_model *m[2];
     struct atsi_session *s[2]; /* the CPU alone, and with the accelerator */
     int32_t ids[N_CTX];
+    bool kv_on_host;
 };
 
 static void open_pair(struct pair *p, const char *name, const char *const *settings)
@@ -34,9 +35,10 @@ static void open_pair(struct pair *p, const char *name, const char *const *setti
         p->m[k] = hr_open(p->rt[k], hr_model(name));
         p->s[k] = hr_session(p->m[k], N_CTX, CHUNK);
     }
-    if (strcmp(hr_info(p->s[1]).accel, "twin") != 0)
+    if (strcmp(hr_info(p->s[1]).accel, hr_accel()) != 0)
         fail_msg("%s: no accelerator\n%s", name, hr_log);
-    if (settings != on_host)
+    p->kv_on_host = settings == on_host;
+    if (!p->kv_on_host)
         assert_true(hr_info(p->s[1]).accel_caches > 0);
     hr_ids(p->ids, N_CTX, hr_info(p->s[0]).n_vocab);
 }
@@ -187,10 +189,9 @@ static void change(struct pair *p, const char *name)
         uint64_t before = hr_info(p->s[1]).accel_weights;
         assert_int_equal(atsi_session_set_budget(p->s[1], budgets[b], &err), ATSI_OK);
         go_on(p, 40, N_MORE, name);
-        if (b == 1 && hr_info(p->s[1]).accel_weights <= before)
-            fail_msg("%s: %llu bytes of weights, then %llu\n%s", name, (unsigned long long)before,
-                     (unsigned long long)hr_info(p->s[1]).accel_weights, hr_log);
-        assert_string_equal(hr_info(p->s[1]).accel, "twin");
+        if (b == 1) /* with caches on the host the policy may find nothing worth it */
+            assert_true(hr_info(p->s[1]).accel_weights > before || p->kv_on_host);
+        assert_string_equal(hr_info(p->s[1]).accel, hr_accel());
     }
 }
 

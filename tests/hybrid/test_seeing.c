@@ -139,7 +139,7 @@ static void test_spans(void **state)
 }
 
 /* ---------------------------------------------------------------- measured costs */
-static const char *const measured[] = {"profile.use=auto", "memory.vram=40%m", "memory.temp=20%m",
+static const char *const measured[] = {"policy.costs=measured", "memory.vram=40%m", "memory.temp=20%m",
                                        "prefill.chunk=8", NULL};
 
 struct seen {
