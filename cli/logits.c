@@ -215,7 +215,7 @@ static int with_model(struct atsi_model *m, const int32_t *ids, uint32_t n)
     rc = atsi_session_settle(j.session, &cli_interrupted, &err);
     if (rc != ATSI_OK) {
         atsi_session_close(j.session);
-        return cli_fail_status(rc, &err);
+        return cli_session_finish(cli_fail_status(rc, &err));
     }
     atsi_session_info(j.session, &info);
     j.n_vocab = info.n_vocab;

@@ -139,8 +139,8 @@ static void test_spans(void **state)
 }
 
 /* ---------------------------------------------------------------- measured costs */
-static const char *const measured[] = {"policy.costs=measured", "memory.vram=40%m", "memory.temp=20%m",
-                                       "prefill.chunk=8", NULL};
+static const char *const measured[] = {"policy.costs=measured", "memory.vram=40%m",
+                                       "memory.temp=20%m", "prefill.chunk=8", NULL};
 
 struct seen {
     uint32_t calls, total;
