@@ -16,6 +16,8 @@
 #define SHRINK_NUM 3u
 #define SHRINK_DEN 4u
 #define MAX_TRIES 24
+/* Probes of idle devices are worth this share of the device's memory, no more. */
+#define PROBE_SHARE 16u
 
 /* ---------------------------------------------------------------- sizes */
 static uint64_t tensor_bytes(const struct atsi_tensor *t)
@@ -76,7 +78,9 @@ static int make_budget(struct atsi_hybrid *h, struct atsi_err *err)
     rc = sum_weights(h, err);
     if (rc == ATSI_OK)
         rc = atsi_values_measure(h->s->g, h->s->chunk, out_rows(h->s), &compute, err);
-    h->sizes.compute = compute;
+    h->may_probe = h->a.props.mem_free_bytes / PROBE_SHARE >= ATSI_PROBE_BYTES &&
+                   strcmp(atsi_conf_get(h->s->rt->conf, "policy.costs"), "measured") == 0;
+    h->sizes.compute = compute + (h->may_probe ? ATSI_PROBE_BYTES : 0);
     h->sizes.caches = h->s->kv_bytes + h->s->state_bytes;
     if (rc == ATSI_OK)
         rc = atsi_budget_make(&h->conf, &h->a.props, &h->sizes, &h->budget, err);
@@ -124,8 +128,12 @@ static int make_source(struct atsi_hybrid *h, struct atsi_err *err)
 
 static struct atsi_hybrid_ask question_of(struct atsi_hybrid *h)
 {
-    struct atsi_hybrid_ask a = {
-        .s = h->s, .items = h->items, .source = h->source, .budget = &h->budget, .a = &h->a};
+    struct atsi_hybrid_ask a = {.s = h->s,
+                                .accel = &h->a,
+                                .costs = &h->costs,
+                                .items = h->items,
+                                .source = h->source,
+                                .budget = &h->budget};
     bool packs = atsi_pack_mode_read(h->s->rt->conf) != ATSI_PACK_OFF;
     for (uint32_t t = 0; packs && h->packable != NULL && t < atsi_weights_count(h->weights); t++)
         a.panels = a.panels || h->packable[t] != 0;
@@ -156,6 +164,21 @@ static int find_policy(const struct atsi_hybrid *h, const char *key, bool requir
                      key, out->name, atsi_conf_origin(c, key));
 }
 
+/* Against measured costs, classes that rounds leave alone are measured now and then. */
+static const struct atsi_probe *open_probes(struct atsi_hybrid *h)
+{
+    struct atsi_err why = ATSI_ERR_INIT;
+    int rc;
+    if (h->costs.table == NULL || !h->may_probe)
+        return NULL;
+    rc = atsi_prober_open(&h->costs.request, h->costs.table, &h->prober, &why);
+    if (rc == ATSI_OK)
+        return atsi_prober_hook(h->prober);
+    h->prober = NULL;
+    atsi_log(h->s->rt->log, ATSI_LOG_INFO, "costs", "idle devices are not measured: %s", why.msg);
+    return NULL;
+}
+
 static int open_rounds(struct atsi_hybrid *h, struct atsi_err *err)
 {
     const struct atsi_conf *c = h->s->rt->conf;
@@ -164,6 +187,7 @@ static int open_rounds(struct atsi_hybrid *h, struct atsi_err *err)
                                        (uint64_t)atsi_conf_int(c, "policy.time_limit") * 1000,
                                    .dynamic = atsi_conf_bool(c, "transfer.dynamic"),
                                    .lazy = true,
+                                   .background = true,
                                    .say = say,
                                    .say_ctx = h};
     struct atsi_rounds_work w = {.source = {atsi_source_get(h->source), atsi_source_get(h->source)},
@@ -174,7 +198,9 @@ static int open_rounds(struct atsi_hybrid *h, struct atsi_err *err)
     if (rc == ATSI_OK)
         rc = find_policy(h, "policy.fallback", false, &p.fallback, err);
     if (rc == ATSI_OK)
-        rc = atsi_hybrid_question(&a, &h->question, &h->costs, err);
+        rc = atsi_hybrid_question(&a, &h->question, err);
+    if (rc == ATSI_OK)
+        p.probe = open_probes(h);
     return rc == ATSI_OK ? atsi_rounds_open(h->question, &h->a.d, &w, &p, &h->rounds, err) : rc;
 }
 
@@ -233,10 +259,11 @@ static void give_memory(struct atsi_hybrid *h)
     h->begun = false;
     atsi_rounds_close(h->rounds);
     h->rounds = NULL;
+    h->refused_seen = 0;
+    atsi_prober_close(h->prober);
+    h->prober = NULL;
     atsi_question_free(h->question);
     h->question = NULL;
-    atsi_costs_free(h->costs);
-    h->costs = NULL;
     atsi_region_close(h->region);
     h->region = NULL;
     atsi_state_close(&h->state);
@@ -378,6 +405,7 @@ void atsi_hybrid_undo(struct atsi_hybrid *h)
     h->pinned = false;
     atsi_source_close(h->source);
     h->source = NULL;
+    h->seen = (struct atsi_source_counts){0};
     atsi_values_close(&h->values);
     atsi_items_free(h->items);
     h->items = NULL;
