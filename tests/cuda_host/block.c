@@ -57,15 +57,47 @@ static void make_ready(struct ch_worker *w, uint32_t warp, unsigned lanes)
         w->warps_ready |= 1u << warp;
 }
 
+static void thread_main(struct ch_fiber *f);
+
+/* One more fiber, free.  0, or -1 without memory. */
+static int add_fiber(struct ch_worker *w)
+{
+    struct ch_fiber *f =
+        w->n_fibers < CH_MAX_THREADS ? ch_fiber_new(w->n_fibers, thread_main) : NULL;
+    if (!f)
+        return -1;
+    f->user = w;
+    f->next_free = w->free;
+    w->free = f;
+    w->fibers[w->n_fibers++] = f;
+    return 0;
+}
+
+/* A fiber for a thread that starts; between blocks all are free. */
+static struct ch_fiber *take_fiber(struct ch_worker *w, uint32_t thread)
+{
+    if (w->races) /* each thread its own, lest one comes after the other */
+        return w->fibers[thread];
+    if (!w->free && add_fiber(w))
+        return NULL;
+    struct ch_fiber *f = w->free;
+    w->free = f->next_free;
+    return f;
+}
+
 /* From the fiber `from` (the running thread's, or the worker's own) to `thread`. */
 static void run_thread(struct ch_worker *w, struct ch_fiber *from, uint32_t thread)
 {
     struct ch_thread *t = &w->threads[thread];
-    if (!t->fiber && w->races) { /* each thread its own, lest one comes after the other */
-        t->fiber = w->fibers[thread];
-    } else if (!t->fiber) {
-        t->fiber = w->free;
-        w->free = t->fiber->next_free;
+    if (!t->fiber)
+        t->fiber = take_fiber(w, thread);
+    if (!t->fiber) {
+        w->error = cudaErrorMemoryAllocation;
+        w->report = CUDA_HOST_MISUSE;
+        (void)snprintf(w->what, sizeof w->what, "kernel %s: no memory for its threads",
+                       w->kernel->name);
+        ch_fiber_switch(from, &w->main, 0);
+        return;
     }
     become(w, thread);
     ch_fiber_switch(from, t->fiber, w->races);
@@ -512,21 +544,6 @@ static void start_block(struct ch_worker *w, const struct ch_kernel *k, uint3 bl
     poison_shared(w, k);
 }
 
-/* Fibers for a block of n threads; between blocks all of them are free. */
-static int need_fibers(struct ch_worker *w, uint32_t n)
-{
-    while (w->n_fibers < n) {
-        struct ch_fiber *f = ch_fiber_new(w->n_fibers, thread_main);
-        if (!f)
-            return -1;
-        f->user = w;
-        f->next_free = w->free;
-        w->free = f;
-        w->fibers[w->n_fibers++] = f;
-    }
-    return 0;
-}
-
 /* After a failure fibers are left in the middle of things. */
 static void abandon(struct ch_worker *w)
 {
@@ -546,8 +563,10 @@ static void abandon(struct ch_worker *w)
 cudaError_t ch_block_run(struct ch_worker *w, const struct ch_kernel *k, uint3 block)
 {
     start_block(w, k, block);
-    if (need_fibers(w, w->n_threads))
-        return cudaErrorMemoryAllocation;
+    /* The first one is needed here, where there is nobody to give up. */
+    for (uint32_t n = w->races ? w->n_threads : 1; w->n_fibers < n;)
+        if (add_fiber(w))
+            return cudaErrorMemoryAllocation;
     if (w->races)
         ch_tsan_release(&w->start_sync);
     for (;;) {

@@ -71,6 +71,7 @@ struct ch_worker {
     uint32_t blocks_poisoned;
     void *signal_stack;
     stack_t signal_stack_before;
+    struct ch_worker *next_spare;
 };
 
 /* The worker of this thread, made at its first use; NULL without memory. */

@@ -41,6 +41,7 @@ void ch_fault_stack_free(struct ch_worker *w)
         return;
     sigaltstack(&w->signal_stack_before, NULL);
     munmap(w->signal_stack, ALTERNATE_STACK);
+    w->signal_stack = NULL;
 }
 
 /* Says what the running kernel touched. */

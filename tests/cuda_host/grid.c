@@ -28,6 +28,7 @@ static pthread_cond_t call = PTHREAD_COND_INITIALIZER;
 static pthread_t helpers[MAX_HELPERS];
 static uint32_t n_helpers;
 static int stopping;
+static struct ch_worker *spare; /* of threads that have ended; fibers are dear */
 
 /* ---- Workers ---- */
 
@@ -64,14 +65,33 @@ static int map_shared(struct ch_worker *w)
     return mprotect(map + SHARED_ROOM, page, PROT_NONE);
 }
 
+static struct ch_worker *spare_or_new(void)
+{
+    ch_lock();
+    struct ch_worker *w = spare;
+    if (w)
+        spare = w->next_spare;
+    ch_unlock();
+    if (w)
+        return w;
+    w = calloc(1, sizeof *w);
+    if (w && map_shared(w)) {
+        ch_worker_free(w);
+        return NULL;
+    }
+    return w;
+}
+
+/* What depends on the thread is made anew: its stack, its local storage, where signals go. */
 struct ch_worker *ch_worker_get(void)
 {
     if (ch_self.worker)
         return ch_self.worker;
-    struct ch_worker *w = calloc(1, sizeof *w);
+    struct ch_worker *w = spare_or_new();
     if (!w)
         return NULL;
-    if (map_shared(w) || ch_fiber_adopt(&w->main) || ch_fault_stack(w)) {
+    w->tls = NULL;
+    if (ch_fiber_adopt(&w->main) || ch_fault_stack(w)) {
         ch_worker_free(w);
         return NULL;
     }
@@ -93,9 +113,16 @@ void ch_worker_free(struct ch_worker *w)
 
 void ch_worker_leave(void)
 {
-    if (ch_self.worker)
-        ch_worker_free(ch_self.worker);
+    struct ch_worker *w = ch_self.worker;
+    if (!w)
+        return;
     ch_self.worker = NULL;
+    ch_fault_stack_free(w);
+    ch_fiber_release(&w->main);
+    ch_lock();
+    w->next_spare = spare;
+    spare = w;
+    ch_unlock();
 }
 
 /* ---- Grids ---- */
@@ -208,4 +235,9 @@ void ch_grid_stop(void)
         pthread_join(helpers[i], NULL);
     n_helpers = 0;
     stopping = 0;
+    while (spare) {
+        struct ch_worker *w = spare;
+        spare = w->next_spare;
+        ch_worker_free(w);
+    }
 }

@@ -272,7 +272,7 @@ int ch_is_sticky(cudaError_t e)
     case cudaErrorInvalidPc:
     case cudaErrorAssert:
     case cudaErrorECCUncorrectable:
-    case cudaErrorContained:
+    case 721: /* cudaErrorContained, of newer toolkits */
     case cudaErrorUnknown:
         return 1;
     default:
@@ -488,8 +488,8 @@ __attribute__((destructor)) static void end(void)
     ch_streams_end();
     ch_driver_end(!ch_rt.lost);
     ch_memory_end(!ch_rt.lost);
-    ch_grid_stop();
     ch_worker_leave();
+    ch_grid_stop();
     ch_fault_remove();
     uint64_t n = 0;
     for (int i = 0; i < CUDA_HOST_REPORTS; i++)
