@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ATSI_OP_CONV.  A thread computes one channel of a stretch of rows.  With a single stretch it also
- * moves the state on, which nobody else reads; else that is a second kernel, after all have read.
+ * ATSI_OP_CONV.  A thread computes one channel of a stretch of rows.  Stretches are at least as
+ * long as the state, so that the first one alone reads it, and moves it on in the end.
  */
 #include "grid.h"
 #include "math.cuh"
 #include "shape.h"
 
-#define CONV_ROWS 16u /* of a stretch */
+#define CONV_ROWS 16u /* of a stretch, at least */
 
 struct conv_args {
     const float *x, *weight; /* [n_rows][n_ch], [n_ch][n_tap] */
     float *y, *state;        /* state: [n_tap - 1][n_ch] */
-    uint32_t n_rows, n_ch, n_tap;
+    uint32_t n_rows, n_ch, n_tap, stretch;
 };
 
 /* Input number i of a channel, counted from the oldest row of the state. */
@@ -44,17 +44,11 @@ static __global__ void conv_kernel(struct conv_args a)
     uint32_t ch = blockIdx.x * blockDim.x + threadIdx.x;
     if (ch >= a.n_ch)
         return;
-    for (uint64_t from = blockIdx.y * CONV_ROWS; from < a.n_rows; from += gridDim.y * CONV_ROWS)
-        for (uint64_t t = from; t < a.n_rows && t < from + CONV_ROWS; t++)
+    uint64_t step = (uint64_t)gridDim.y * a.stretch;
+    for (uint64_t from = (uint64_t)blockIdx.y * a.stretch; from < a.n_rows; from += step)
+        for (uint64_t t = from; t < a.n_rows && t < from + a.stretch; t++)
             a.y[t * a.n_ch + ch] = cuda_silu(conv_sum(a, t, ch));
-    if (gridDim.y == 1)
-        conv_move(a, ch);
-}
-
-static __global__ void conv_move_kernel(struct conv_args a)
-{
-    uint32_t ch = blockIdx.x * blockDim.x + threadIdx.x;
-    if (ch < a.n_ch)
+    if (blockIdx.y == 0)
         conv_move(a, ch);
 }
 
@@ -79,12 +73,9 @@ static cudaError_t conv_launch(const struct cuda_launch *l, const struct atsi_op
     a.n_rows = op->n_rows;
     a.n_ch = (uint32_t)op->src[0]->ne[0];
     a.n_tap = (uint32_t)op->weight[0]->ne[0];
-    dim3 channels(cuda_blocks(a.n_ch, CUDA_THREADS));
-    dim3 grid(channels.x, cuda_blocks_y(cuda_div_up(a.n_rows, CONV_ROWS)));
-    cudaError_t e = ATSI_LAUNCH(conv_kernel, grid, dim3(CUDA_THREADS), 0, l->stream, a);
-    if (e != cudaSuccess || grid.y == 1)
-        return e;
-    return ATSI_LAUNCH(conv_move_kernel, channels, dim3(CUDA_THREADS), 0, l->stream, a);
+    a.stretch = a.n_tap > CONV_ROWS ? a.n_tap - 1 : CONV_ROWS;
+    dim3 grid(cuda_blocks(a.n_ch, CUDA_THREADS), cuda_blocks_y(cuda_div_up(a.n_rows, a.stretch)));
+    return ATSI_LAUNCH(conv_kernel, grid, dim3(CUDA_THREADS), 0, l->stream, a);
 }
 
 extern "C" const struct cuda_op cuda_op_conv = {ATSI_OP_CONV, conv_supports, cuda_no_scratch,

@@ -71,7 +71,7 @@ static void test_delta(void **state)
 /* Keys, queries and values far from one, rates at the ends of their ranges. */
 static void test_delta_extremes(void **state)
 {
-    static const float sizes[] = {1e20F, 1e-25F, 0};
+    static const float sizes[] = {1e20F, 1e-9F, 1e-25F, 0}; /* norms below eps, too */
     kt_seed(21);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct kt_op o;

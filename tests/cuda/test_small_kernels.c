@@ -337,6 +337,18 @@ static void test_conv(void **state)
             }
 }
 
+/* A state longer than most calls. */
+static void test_conv_long(void **state)
+{
+    kt_seed(13);
+    for (size_t r = 0; r < N_ROW_COUNTS; r++) {
+        struct kt_op o;
+        open_conv(&o, 5, 40, row_counts[r]);
+        kt_compare(*state, &cuda_op_conv, &o, 4e-6, "conv of 40 taps");
+        kt_close(&o);
+    }
+}
+
 /* A call per row gives what one call gives, to the bit. */
 static void test_conv_cut(void **state)
 {
@@ -369,7 +381,8 @@ int main(void)
         cmocka_unit_test(test_add),        cmocka_unit_test(test_glu),
         cmocka_unit_test(test_gate),       cmocka_unit_test(test_regroup),
         cmocka_unit_test(test_moe_sum),    cmocka_unit_test(test_topk),
-        cmocka_unit_test(test_conv),       cmocka_unit_test(test_conv_cut),
+        cmocka_unit_test(test_conv),       cmocka_unit_test(test_conv_long),
+        cmocka_unit_test(test_conv_cut),
     };
     return cmocka_run_group_tests(tests, kt_setup, kt_teardown);
 }
