@@ -269,7 +269,7 @@ int atsi_session_run_main(struct atsi_session *s, const int32_t *ids, uint32_t r
  * more, or so we guess. */
 static uint32_t rounds_left(const struct atsi_eval *req, uint32_t done, uint32_t rows)
 {
-    return req->n - done == 1 ? LIKELY_TOKENS : (req->n - done) / rows;
+    return req->n - done == 1 || rows == 0 ? LIKELY_TOKENS : (req->n - done) / rows;
 }
 
 static int next_round(struct atsi_session *s, const struct atsi_eval *req, uint32_t done,

@@ -109,7 +109,10 @@ int atsi_accel_start(struct atsi_accel *a, struct atsi_err *err)
     struct atsi_exec_devices *d = &a->d;
     const struct atsi_backend_ops *ops = d->ops[ATSI_DEVICE_ACCEL];
     struct atsi_backend *be = d->be[ATSI_DEVICE_ACCEL];
-    int rc = ops->queue_open(be, &d->queue[ATSI_DEVICE_ACCEL], err);
+    int rc;
+    if (ops == NULL || d->tx_ops == NULL)
+        return atsi_fail(err, ATSI_ENOTSUP, "its plugin has no transfer engine");
+    rc = ops->queue_open(be, &d->queue[ATSI_DEVICE_ACCEL], err);
     if (rc != ATSI_OK) {
         d->queue[ATSI_DEVICE_ACCEL] = NULL;
         return rc;
@@ -130,7 +133,9 @@ int atsi_accel_start(struct atsi_accel *a, struct atsi_err *err)
 void atsi_accel_stop(struct atsi_accel *a)
 {
     const struct atsi_backend_ops *ops = a->d.ops[ATSI_DEVICE_ACCEL];
-    if (a->d.tx != NULL)
+    if (ops == NULL)
+        return; /* never opened */
+    if (a->d.tx != NULL && a->d.tx_ops != NULL)
         a->d.tx_ops->close(a->d.tx);
     if (a->d.weight_queue != NULL)
         ops->queue_close(a->d.weight_queue);
@@ -188,9 +193,7 @@ int atsi_accel_open(struct atsi_session *s, struct atsi_accel *a, struct atsi_er
         a->engine = c != NULL ? c->name : "";
         a->d.tx_ops = c != NULL ? c->ops : NULL;
         a->by_kernel = strcmp(engine, "copy_kernel") == 0;
-        rc = a->d.tx_ops != NULL
-                 ? atsi_accel_start(a, &why)
-                 : atsi_fail(&why, ATSI_ENOTSUP, "its plugin has no transfer engine");
+        rc = atsi_accel_start(a, &why);
     }
     if (rc != ATSI_OK) {
         say(s, f.name, why.msg);

@@ -200,7 +200,7 @@ int atsi_hybrid_question(const struct atsi_hybrid_ask *a, struct atsi_question *
     *out = NULL;
     if (rc == ATSI_OK)
         rc = ask(a, &p, out, err);
-    if (rc != ATSI_OK)
+    if (rc != ATSI_OK || *out == NULL)
         return rc;
     for (uint32_t f = 0; f < 2; f++)
         fit_slots(a, *out, f);

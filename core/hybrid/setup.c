@@ -134,9 +134,9 @@ static struct atsi_hybrid_ask question_of(struct atsi_hybrid *h)
                                 .items = h->items,
                                 .source = h->source,
                                 .budget = &h->budget};
-    bool packs = atsi_pack_mode_read(h->s->rt->conf) != ATSI_PACK_OFF;
-    for (uint32_t t = 0; packs && h->packable != NULL && t < atsi_weights_count(h->weights); t++)
-        a.panels = a.panels || h->packable[t] != 0;
+    size_t n = h->packable != NULL ? atsi_weights_count(h->weights) : 0;
+    a.panels = atsi_pack_mode_read(h->s->rt->conf) != ATSI_PACK_OFF && n > 0 &&
+               memchr(h->packable, 1, n) != NULL;
     return a;
 }
 
