@@ -79,7 +79,8 @@ static const struct table {
 } tables[] = {
     {"ref", "ref", 0, 0, ref_kernels, true},
 #ifdef CK_HAVE_AVX2
-    {"avx2", "avx2", AVX2_CAPS, 0, cpu_avx2_kernels, false},
+    {"avx2", "avx2, VNNI hidden", AVX2_CAPS, ATSI_CPU_AVX_VNNI, cpu_avx2_kernels, true},
+    {"avx2", "avx2", AVX2_CAPS | ATSI_CPU_AVX_VNNI, 0, cpu_avx2_kernels, true},
 #endif
 #ifdef CK_HAVE_AVX512
     {"avx512", "avx512, VNNI hidden", AVX512_CAPS, ATSI_CPU_AVX512VNNI, cpu_avx512_kernels, true},
