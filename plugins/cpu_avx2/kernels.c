@@ -31,6 +31,7 @@ static void fill_products(struct cpu_kernels *k)
 
 static void fill_panels(bool vnni, struct cpu_kernels *k)
 {
+    fill_panel_f_avx2(k);
     if (vnni) {
         fill_panel_32_avx2_vnni(k);
         fill_panel_k_avx2_vnni(k);

@@ -23,6 +23,7 @@ cpu_gemm_fn gemm_q2_k_avx2, gemm_q3_k_avx2, gemm_q4_k_avx2, gemm_q5_k_avx2, gemm
 
 /* Products on panels; each fills the slots of its weight types.  The _vnni twins need
  * ATSI_CPU_AVX_VNNI. */
+void fill_panel_f_avx2(struct cpu_kernels *out);
 void fill_panel_32_avx2(struct cpu_kernels *out);
 void fill_panel_32_avx2_vnni(struct cpu_kernels *out);
 void fill_panel_k_avx2(struct cpu_kernels *out);
