@@ -191,8 +191,11 @@ static int begin_weights(struct atsi_hybrid *h, struct atsi_err *err)
     if (!h->begun)
         version = atsi_weights_begin(h->weights);
     h->begun = true;
-    if (version != h->version)
+    if (version != h->version) {
         atsi_source_bind(h->source, h->region);
+        if (h->pinned)
+            atsi_hybrid_pin(h);
+    }
     h->version = version;
     return rc;
 }

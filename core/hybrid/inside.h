@@ -41,6 +41,8 @@ struct atsi_hybrid {
  * device has not as much memory as it said.  ATSI_ENOTSUP, ATSI_ENOMEM: not on this accelerator. */
 int atsi_hybrid_setup(struct atsi_hybrid *h, struct atsi_err *err);
 void atsi_hybrid_undo(struct atsi_hybrid *h);
+/* Pins what may move; again when weights have other addresses.  Nothing is on the move. */
+void atsi_hybrid_pin(struct atsi_hybrid *h);
 
 /* seen.c: what a round was like, for the session's statistics and whoever draws its spans.
  * measured: its operations were measured one by one. */

@@ -326,17 +326,18 @@ static void rank(uint32_t *ranked, uint32_t *n, int32_t tensor)
 }
 
 /* What may move, in the order it is used: of items on the host, or, before there is a placement, of
- * all.  Biases of experts move with them. */
-static void pin_weights(struct atsi_hybrid *h, const int32_t *placed)
+ * all.  Biases of experts move with them.  True: all of it is pinned. */
+static bool pin_weights(struct atsi_hybrid *h, const int32_t *placed)
 {
     struct atsi_limits limits;
+    struct atsi_pin_state pins;
     uint32_t *ranked, n = 0;
     if (!h->pinned && !atsi_model_take_pins(h->s->model))
-        return;
+        return false;
     h->pinned = true;
     ranked = calloc(2 * (size_t)h->items->n + 1, sizeof *ranked);
     if (ranked == NULL)
-        return; /* transfers are slower, no more */
+        return false; /* transfers are slower, no more */
     for (uint32_t i = 0; i < h->items->n; i++) {
         const struct atsi_item_place *p = &h->items->places[i];
         if (h->items->items[i].can_promote == 0 ||
@@ -351,25 +352,31 @@ static void pin_weights(struct atsi_hybrid *h, const int32_t *placed)
         h->weights, h->a.d.ops[ATSI_DEVICE_ACCEL], h->a.d.be[ATSI_DEVICE_ACCEL], ranked, n,
         atsi_budget_pin(&h->conf, &limits, atsi_budget_memlock(), h->sizes.weights, NULL, 0));
     free(ranked);
+    atsi_weights_pin_state(h->weights, &pins);
+    return pins.n_pinned >= n;
 }
 
-/* The copy kernel reads pinned memory alone: it carries weights if all that may move is pinned. */
-static void check_copy_kernel(struct atsi_hybrid *h)
+/* The copy kernel reads pinned memory alone: it carries weights while all that may move is pinned.
+ */
+static void leave_copy_kernel(struct atsi_hybrid *h)
 {
-    struct atsi_pin_state pins;
-    if (h->a.d.weight_queue == NULL)
-        return;
-    pin_weights(h, NULL);
-    atsi_weights_pin_state(h->weights, &pins);
-    if (h->pinned && pins.pinned >= pins.wanted)
-        return;
     atsi_log(h->s->rt->log, ATSI_LOG_WARN, "session",
-             "transfer.engine = copy_kernel: %.1f of %.1f MiB are pinned; the copy engine moves "
-             "weights instead",
-             (double)pins.pinned / 1048576.0, (double)pins.wanted / 1048576.0);
+             "transfer.engine = copy_kernel: not all weights that may move can be pinned; the copy "
+             "engine moves them instead");
+    if (h->rounds != NULL)
+        atsi_exec_use_engine(atsi_rounds_exec(h->rounds));
     h->a.d.ops[ATSI_DEVICE_ACCEL]->queue_close(h->a.d.weight_queue);
     h->a.d.weight_queue = NULL;
     h->a.by_kernel = false;
+}
+
+void atsi_hybrid_pin(struct atsi_hybrid *h)
+{
+    bool kernel = h->a.d.weight_queue != NULL;
+    const int32_t *placed =
+        kernel || h->rounds == NULL ? NULL : atsi_rounds_placement(h->rounds)->device;
+    if (!pin_weights(h, placed) && kernel)
+        leave_copy_kernel(h);
 }
 
 int atsi_hybrid_setup(struct atsi_hybrid *h, struct atsi_err *err)
@@ -386,12 +393,12 @@ int atsi_hybrid_setup(struct atsi_hybrid *h, struct atsi_err *err)
         rc = atsi_hybrid_pin_items(&a, err);
     if (rc == ATSI_OK)
         rc = atsi_budget_check(&h->budget, h->items, h->s->n_ctx, 0, &memory, err);
-    if (rc == ATSI_OK)
-        check_copy_kernel(h);
+    if (rc == ATSI_OK && h->a.by_kernel)
+        atsi_hybrid_pin(h);
     if (rc == ATSI_OK)
         rc = place_and_fill(h, err);
-    if (rc == ATSI_OK && h->a.d.weight_queue == NULL)
-        pin_weights(h, atsi_rounds_placement(h->rounds)->device);
+    if (rc == ATSI_OK && !h->a.by_kernel)
+        atsi_hybrid_pin(h);
     return rc;
 }
 
