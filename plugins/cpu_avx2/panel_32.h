@@ -166,20 +166,12 @@ CPU_INLINE void open_32(const int type, const uint8_t *panel, uint32_t n_blocks,
 }
 
 /* ---------------------------------------------------------------- the slots */
-#define FEW_ARGS                                                                                   \
-    const uint8_t *w, size_t apart, const struct cpu_act *x, uint32_t t, float *y, size_t y_apart, \
-        size_t ys
-#define OPEN_ARGS                                                                                  \
-    const uint8_t *panel, uint32_t n_blocks, uint32_t first, uint32_t n, struct panel_chunk *o
-#define SLOT_ARGS                                                                                  \
-    uint32_t type, const void *w, uint32_t n_panels, const struct cpu_act *x, float *y, size_t ys
-
 /* Tiles of a kind of codes. */
 #define PANEL_TILES_32(name, RUN, IS_SIGNED)                                                       \
     static void name(TILES_ARGS)                                                                   \
     {                                                                                              \
         const struct type32 kind = {                                                               \
-            .zero = zero, .is_signed = IS_SIGNED, .has_min = has_min, .run = RUN};                 \
+            .zero = zero, .is_signed = (IS_SIGNED), .has_min = has_min, .run = (RUN)};             \
         panel_vectors(&kind, NULL, w, a, nb, nv, acc);                                             \
     }
 

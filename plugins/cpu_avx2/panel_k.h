@@ -198,20 +198,12 @@ CPU_INLINE void open_k(const int type, const uint8_t *panel, uint32_t n_super, u
 }
 
 /* ---------------------------------------------------------------- the slots */
-#define FEW_ARGS                                                                                   \
-    const uint8_t *w, size_t apart, const struct cpu_act *x, uint32_t t, float *y, size_t y_apart, \
-        size_t ys
-#define OPEN_ARGS                                                                                  \
-    const uint8_t *panel, uint32_t n_blocks, uint32_t first, uint32_t n, struct panel_chunk *o
-#define SLOT_ARGS                                                                                  \
-    uint32_t type, const void *w, uint32_t n_panels, const struct cpu_act *x, float *y, size_t ys
-
 /* Tiles of a kind of codes. */
 #define PANEL_TILES_K(name, GROUP, RUN, IS_SIGNED)                                                 \
     static void name(TILES_ARGS)                                                                   \
     {                                                                                              \
         const struct type256 kind = {                                                              \
-            .is_signed = IS_SIGNED, .has_min = has_min, .group = GROUP, .run = RUN};               \
+            .is_signed = (IS_SIGNED), .has_min = has_min, .group = (GROUP), .run = (RUN)};         \
         (void)zero; /* in the mins */                                                              \
         panel_vectors(NULL, &kind, w, a, nb, nv, acc);                                             \
     }

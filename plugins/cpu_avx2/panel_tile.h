@@ -139,6 +139,14 @@ CPU_INLINE void panel_vectors(const struct type32 *t32, const struct type256 *t2
     }
 }
 
+/* Parameters of the functions that are written by macros, one per type. */
+#define FEW_ARGS                                                                                   \
+    const uint8_t *w, size_t apart, const struct cpu_act *x, uint32_t t, float *y, size_t y_apart, \
+        size_t ys
+#define OPEN_ARGS                                                                                  \
+    const uint8_t *panel, uint32_t n_blocks, uint32_t first, uint32_t n, struct panel_chunk *o
+#define SLOT_ARGS                                                                                  \
+    uint32_t type, const void *w, uint32_t n_panels, const struct cpu_act *x, float *y, size_t ys
 #define TILES_ARGS                                                                                 \
     const struct panel_chunk *w, const struct act_tile *a, bool has_min, int zero, int nb, int nv, \
         float(*acc)[TILE_TOKENS]
