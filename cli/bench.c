@@ -4,6 +4,7 @@
  */
 #include "cli/bench.h"
 #include "cli/options.h"
+#include "cli/session.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 
 static const char *prompts = "512", *gens = "128", *depths = "0", *threads, *format_name = "md";
 static int64_t repeats = 5;
-static bool bandwidth_only, no_warmup;
+static bool bandwidth_only, no_warmup, ablation;
 
 static const struct cli_option options[] = {
     {.name = "-p|--n-prompt",
@@ -39,6 +40,10 @@ static const struct cli_option options[] = {
      .help = "md, csv, json, jsonl or sql",
      .text = &format_name},
     {.name = "--no-warmup", .help = "no untimed run before each test", .flag = &no_warmup},
+    CLI_TRACE_OPTION,
+    {.name = "--ablation",
+     .help = "what placement, overlap and transfers each bring with the accelerator here",
+     .flag = &ablation},
     {.name = "--bandwidth",
      .help = "only measure how fast memory is read",
      .flag = &bandwidth_only},
@@ -108,7 +113,7 @@ static double bytes_per_token(const struct bench *b, uint32_t depth, const struc
 }
 
 /* ---------------------------------------------------------------- running */
-static int eval(struct atsi_session *s, const int32_t *ids, uint32_t n)
+int bench_eval(struct atsi_session *s, const int32_t *ids, uint32_t n)
 {
     struct atsi_err err = ATSI_ERR_INIT;
     struct atsi_eval req = {
@@ -117,7 +122,7 @@ static int eval(struct atsi_session *s, const int32_t *ids, uint32_t n)
     return rc == ATSI_OK ? CLI_OK : cli_fail_status(rc, &err);
 }
 
-static void random_ids(int32_t *ids, uint32_t n, uint32_t n_vocab)
+void bench_random_ids(int32_t *ids, uint32_t n, uint32_t n_vocab)
 {
     uint32_t state = 1;
     for (uint32_t i = 0; i < n; i++) {
@@ -137,9 +142,9 @@ static int one_sample(struct bench *b, struct atsi_session *s, const struct benc
         return cli_fail(CLI_RUN_ERROR, "%s", err.msg);
     start = host->now_ns(host->ctx);
     if (r->n_gen == 0)
-        code = eval(s, ids, r->n_prompt);
+        code = bench_eval(s, ids, r->n_prompt);
     for (uint32_t i = 0; i < r->n_gen && code == CLI_OK; i++)
-        code = eval(s, ids + i, 1);
+        code = bench_eval(s, ids + i, 1);
     *ns = host->now_ns(host->ctx) - start;
     return code;
 }
@@ -177,11 +182,36 @@ static void stamp(struct bench_row *r)
         r->test_time[0] = '\0';
 }
 
+static double share(uint64_t part, uint64_t whole)
+{
+    return whole > 0 ? (double)part / (double)whole : 0;
+}
+
+/* A test has rounds of one phase, or, behind a depth, of both: its own are meant. */
+static void describe_accel(const struct atsi_session *s, struct bench_row *r)
+{
+    struct atsi_accel_stats all = {.struct_size = sizeof all};
+    const struct atsi_accel_phase *p = r->n_gen > 0 ? &all.decode : &all.prefill;
+    atsi_session_accel_stats(s, &all);
+    r->cpu_share = share(p->busy_ns[0], p->measured_ns);
+    r->stream_share = share(p->busy_ns[1], p->measured_ns);
+    r->transfer_share = share(p->busy_ns[2], p->measured_ns);
+    r->exposed_share = share(p->exposed_ns, p->measured_ns);
+    r->predicted_ms = share(p->predicted_ns, p->n_predicted) / 1e6;
+    r->observed_ms = share(p->observed_ns, p->n_predicted) / 1e6;
+    r->pcie_weight_bytes = all.weight_bytes;
+    r->pcie_activation_bytes = all.activation_bytes;
+    r->pcie_result_bytes = all.result_bytes;
+    r->plans_made = all.n_made;
+    r->plans_kept = all.n_kept;
+    r->plans_refused = all.n_refused;
+}
+
 static int run_samples(struct bench *b, struct atsi_session *s, struct bench_row *r,
                        const int32_t *ids)
 {
     uint64_t ns;
-    int code = eval(s, ids, r->n_depth);
+    int code = bench_eval(s, ids, r->n_depth);
     if (code == CLI_OK && !no_warmup)
         code = one_sample(b, s, r, ids, &ns);
     stamp(r);
@@ -189,6 +219,7 @@ static int run_samples(struct bench *b, struct atsi_session *s, struct bench_row
         code = one_sample(b, s, r, ids, &b->samples[i]);
     if (code != CLI_OK)
         return code;
+    describe_accel(s, r);
     r->samples_ns = b->samples;
     r->n_samples = (uint32_t)repeats;
     if (r->n_gen > 0)
@@ -206,13 +237,17 @@ static int run_test(struct bench *b, uint32_t n_prompt, uint32_t n_gen, uint32_t
     struct atsi_session *s = NULL;
     struct bench_row r = b->row;
     uint32_t n = n_prompt > n_gen ? n_prompt : n_gen;
+    char label[64];
     int32_t *ids;
     int rc, code;
     n = n > depth ? n : depth;
     p.n_ctx = depth + (n_prompt > n_gen ? n_prompt : n_gen);
-    rc = atsi_session_open(b->m, &p, &s, &err);
-    if (rc == ATSI_OK)
-        rc = atsi_session_settle(s, &cli_interrupted, &err);
+    (void)snprintf(label, sizeof label, "%s%u @ d%u", n_gen > 0 ? "tg" : "pp",
+                   n_gen > 0 ? n_gen : n_prompt, depth);
+    code = cli_session_open(b->m, &p, label, &s);
+    if (code != CLI_OK)
+        return code;
+    rc = atsi_session_settle(s, &cli_interrupted, &err);
     if (rc != ATSI_OK) {
         atsi_session_close(s);
         return cli_fail_status(rc, &err);
@@ -223,8 +258,9 @@ static int run_test(struct bench *b, uint32_t n_prompt, uint32_t n_gen, uint32_t
         return cli_fail(CLI_RUN_ERROR, "out of memory");
     }
     atsi_session_info(s, &info);
-    random_ids(ids, n, info.n_vocab);
+    bench_random_ids(ids, n, info.n_vocab);
     r.backend = info.backend;
+    r.accel = info.accel;
     r.n_ubatch = info.chunk;
     r.type_k = info.type_k == ATSI_TYPE_F32 ? "f32" : "f16";
     r.type_v = info.type_v == ATSI_TYPE_F32 ? "f32" : "f16";
@@ -232,6 +268,8 @@ static int run_test(struct bench *b, uint32_t n_prompt, uint32_t n_gen, uint32_t
     r.n_gen = n_gen;
     r.n_depth = depth;
     code = run_samples(b, s, &r, ids);
+    if (code == CLI_OK && cli_common.level >= ATSI_LOG_WARN)
+        cli_print_accel(s);
     free(ids);
     atsi_session_close(s);
     return code;
@@ -312,7 +350,7 @@ static int run_all(struct bench *b)
     for (uint32_t i = 0; i < b->threads.n && code == CLI_OK; i++)
         code = run_threads(b, b->threads.v[i]);
     bench_end(b->format);
-    return cli_finish_stdout(code);
+    return cli_finish_stdout(cli_session_finish(code));
 }
 
 static int parse_lists(struct bench *b)
@@ -335,6 +373,24 @@ static int parse_lists(struct bench *b)
     return code;
 }
 
+/* One size of each kind, all other settings as they are. */
+static int run_ablation(const struct bench *b)
+{
+    const struct bench_ablation a = {.n_prompt = b->prompts.v[0],
+                                     .n_gen = b->gens.v[0],
+                                     .repeats = (uint32_t)repeats,
+                                     .format = format_name};
+    if (b->prompts.n != 1 || b->gens.n != 1 || a.n_prompt == 0 || a.n_gen == 0)
+        return cli_fail(CLI_USAGE, "--ablation: give one -p and one -n, both above 0");
+    if (b->threads.n > 1 || b->depths.n != 1 || b->depths.v[0] != 0)
+        return cli_fail(CLI_USAGE, "--ablation: one -t at most, and no -d");
+    if (strcmp(format_name, "md") != 0 && strcmp(format_name, "csv") != 0 &&
+        strcmp(format_name, "json") != 0)
+        return cli_fail(CLI_USAGE, "--ablation -o %s: expected md, csv or json", format_name);
+    cli_catch_signals();
+    return cli_session_finish(bench_ablation(&a));
+}
+
 static int run(int argc, char **argv)
 {
     struct bench b = {0};
@@ -347,6 +403,8 @@ static int run(int argc, char **argv)
     if (b.format == NULL)
         return cli_fail(CLI_USAGE, "-o %s: expected md, csv, json, jsonl or sql", format_name);
     code = parse_lists(&b);
+    if (code == CLI_OK && ablation)
+        return run_ablation(&b);
     if (code == CLI_OK)
         code = cli_runtime(&b.rt);
     if (code == CLI_OK)

@@ -9,6 +9,7 @@
 #include "cli/chat_line.h"
 #include "cli/options.h"
 #include "cli/sampling.h"
+#include "cli/session.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -39,6 +40,7 @@ static const struct cli_option options[] = {
      .texts = &variables},
     {.name = "--hide-thinking", .help = "do not show reasoning", .flag = &hide_thinking},
     {.name = "--no-history", .help = "keep no history of what is typed", .flag = &no_history},
+    CLI_TRACE_OPTION,
     {.name = "--no-timings", .help = "no summary at the end", .flag = &no_timings},
     CLI_GROUP("sampling options", cli_sampling_options),
     {.name = NULL},
@@ -176,8 +178,10 @@ static void summary(const struct chat *c)
 {
     struct atsi_session_times t = {.struct_size = sizeof t};
     atsi_session_times(c->session, &t);
-    if (!no_timings && cli_common.level >= ATSI_LOG_WARN && t.n_prefill > 0)
-        cli_print_timings(&c->info, &t, 0);
+    if (no_timings || cli_common.level < ATSI_LOG_WARN || t.n_prefill == 0)
+        return;
+    cli_print_timings(&c->info, &t, 0);
+    cli_print_accel(c->session);
 }
 
 /* ---------------------------------------------------------------- opening */
@@ -249,16 +253,13 @@ static int begin_talk(struct chat_talk *t)
 
 static int with_model(struct atsi_model *m, struct chat *c)
 {
-    struct atsi_err err = ATSI_ERR_INIT;
     struct atsi_chat_template *tmpl = NULL;
     struct atsi_tokenizer *tok = NULL;
-    int rc, code = open_template(m, c, &tmpl);
+    int code = open_template(m, c, &tmpl);
     if (code == CLI_OK)
         code = cli_tokenizer(m, &tok);
-    if (code == CLI_OK) {
-        rc = atsi_session_open(m, NULL, &c->session, &err);
-        code = rc == ATSI_OK ? CLI_OK : cli_fail_status(rc, &err);
-    }
+    if (code == CLI_OK)
+        code = cli_session_open(m, NULL, "chat", &c->session);
     c->model = m;
     c->tmpl = tmpl;
     c->tok = tok;
@@ -272,7 +273,7 @@ static int with_model(struct atsi_model *m, struct chat *c)
     atsi_session_close(c->session);
     atsi_tokenizer_close(tok);
     atsi_chat_template_close(tmpl);
-    return code;
+    return cli_session_finish(code);
 }
 
 static int check_arguments(int n_pos, char **argv)

@@ -4,6 +4,7 @@
  *   ids, top (per position [[id, logit], ...] best first), final_logits, greedy_ids, greedy_logits
  */
 #include "cli/generate.h"
+#include "cli/session.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -30,7 +31,8 @@ static const struct cli_option options[] = {
      .min = 1,
      .max = 1e6},
     {.name = "--full", .help = "whole row of logits at the last position", .flag = &full},
-    {.name = "--trace",
+    CLI_TRACE_OPTION,
+    {.name = "--trace-ops",
      .help = "one JSON line per operation on stderr (name, sum, l2)",
      .flag = &trace},
     {.name = NULL},
@@ -207,12 +209,13 @@ static int with_model(struct atsi_model *m, const int32_t *ids, uint32_t n)
     if ((uint64_t)n + (uint64_t)n_greedy > INT32_MAX)
         return cli_fail(CLI_USAGE, "too many tokens");
     p.n_ctx = n + (uint32_t)n_greedy; /* no more than this run needs */
-    rc = atsi_session_open(m, &p, &j.session, &err);
-    if (rc == ATSI_OK)
-        rc = atsi_session_settle(j.session, &cli_interrupted, &err);
+    code = cli_session_open(m, &p, "logits", &j.session);
+    if (code != CLI_OK)
+        return code;
+    rc = atsi_session_settle(j.session, &cli_interrupted, &err);
     if (rc != ATSI_OK) {
         atsi_session_close(j.session);
-        return cli_fail_status(rc, &err);
+        return cli_session_finish(cli_fail_status(rc, &err));
     }
     atsi_session_info(j.session, &info);
     j.n_vocab = info.n_vocab;
@@ -220,7 +223,7 @@ static int with_model(struct atsi_model *m, const int32_t *ids, uint32_t n)
         atsi_session_trace(j.session, trace_op, NULL);
     code = run_job(&j, ids, n);
     atsi_session_close(j.session);
-    return code;
+    return cli_session_finish(code);
 }
 
 static int run(int argc, char **argv)

@@ -9,6 +9,7 @@
  */
 #include "cli/generate.h"
 #include "cli/options.h"
+#include "cli/session.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -35,6 +36,7 @@ static const struct cli_option options[] = {
      .integer = &max_chunks,
      .min = -1,
      .max = INT32_MAX},
+    CLI_TRACE_OPTION,
     {.name = "--json", .help = "one JSON object instead of lines", .flag = &as_json},
     {.name = NULL},
 };
@@ -318,9 +320,10 @@ static int with_model(struct atsi_runtime *rt, struct atsi_model *m, const char 
     }
     if (code == CLI_OK) {
         p.n_ctx = j.n_ctx;
-        rc = atsi_session_open(m, &p, &j.session, &err);
-        if (rc == ATSI_OK)
-            rc = atsi_session_settle(j.session, &cli_interrupted, &err);
+        code = cli_session_open(m, &p, "perplexity", &j.session);
+    }
+    if (code == CLI_OK) {
+        rc = atsi_session_settle(j.session, &cli_interrupted, &err);
         code = rc == ATSI_OK ? CLI_OK : cli_fail_status(rc, &err);
     }
     if (code == CLI_OK) {
@@ -333,7 +336,7 @@ static int with_model(struct atsi_runtime *rt, struct atsi_model *m, const char 
     atsi_session_close(j.session);
     atsi_tokenizer_close(tok);
     free(j.ids);
-    return code;
+    return cli_session_finish(code);
 }
 
 static int run(int argc, char **argv)

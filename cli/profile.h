@@ -54,6 +54,12 @@ int profile_gemv_open(const struct profile *p, uint32_t type, struct kernels_pro
 int profile_dram(struct profile *p);
 
 /* ---- profile_costs.c: the table of a model's operations.  Exit codes; progress on stderr. */
+struct profile_bar {
+    bool terminal;
+    uint32_t shown; /* tenths that were said where no terminal shows a line that changes */
+};
+/* Progress of a measurement on stderr, with a struct profile_bar. */
+void profile_show_progress(void *bar, uint32_t done, uint32_t total, const char *what);
 struct atsi_profile;
 struct profile_costs_params {
     const char *model; /* file */

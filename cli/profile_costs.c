@@ -12,14 +12,9 @@
 #include <unistd.h>
 
 /* ---------------------------------------------------------------- progress */
-struct bar {
-    bool terminal;
-    uint32_t shown; /* tenths that were said where no terminal shows a line that changes */
-};
-
-static void progress(void *ctx, uint32_t done, uint32_t total, const char *what)
+void profile_show_progress(void *bar, uint32_t done, uint32_t total, const char *what)
 {
-    struct bar *b = ctx;
+    struct profile_bar *b = bar;
     uint32_t tenths = total > 0 ? 10 * done / total : 0;
     if (cli_common.level < ATSI_LOG_WARN)
         return;
@@ -54,7 +49,7 @@ static void tell(const struct atsi_profile_summary *s)
 int profile_costs_open(struct atsi_runtime *rt, const struct profile_costs_params *p,
                        struct atsi_profile **out)
 {
-    struct bar bar = {.terminal = isatty(STDERR_FILENO) != 0};
+    struct profile_bar bar = {.terminal = isatty(STDERR_FILENO) != 0};
     const struct atsi_profile_params params = {.struct_size = sizeof params,
                                                .mode = p->show    ? ATSI_PROFILE_KEPT
                                                        : p->force ? ATSI_PROFILE_FORCE
@@ -62,7 +57,7 @@ int profile_costs_open(struct atsi_runtime *rt, const struct profile_costs_param
                                                .model = p->model,
                                                .chunk = p->chunk,
                                                .room_bytes = p->room_bytes,
-                                               .progress = progress,
+                                               .progress = profile_show_progress,
                                                .progress_ctx = &bar,
                                                .cancel = &cli_interrupted};
     struct atsi_err err = ATSI_ERR_INIT;

@@ -6,6 +6,7 @@
 #include "cli/generate.h"
 #include "cli/options.h"
 #include "cli/sampling.h"
+#include "cli/session.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@ static const struct cli_option options[] = {
      .text = &prompt_file},
     {.name = "--no-display-prompt", .help = "print only what the model adds", .flag = &hide_prompt},
     {.name = "--special", .help = "print special tokens too", .flag = &show_special},
+    CLI_TRACE_OPTION,
     {.name = "--no-timings", .help = "no summary at the end", .flag = &no_timings},
     CLI_GROUP("sampling options", cli_sampling_options),
     {.name = NULL},
@@ -75,6 +77,7 @@ static void print_times(const struct job *j, uint64_t first_token_ns)
         return;
     atsi_session_times(j->session, &t);
     cli_print_timings(&j->info, &t, first_token_ns != 0 ? first_token_ns - j->start_ns : 0);
+    cli_print_accel(j->session);
 }
 
 /* The prompt, evaluated; then what the model adds.  Ctrl-C in either ends in CLI_INTERRUPTED with
@@ -124,9 +127,7 @@ static int complete(const struct job *j, const char *text, size_t len)
 
 static int with_model(struct atsi_model *m, struct job *j, const char *text, size_t len)
 {
-    struct atsi_err err = ATSI_ERR_INIT;
-    int rc = atsi_session_open(m, NULL, &j->session, &err);
-    int code = rc == ATSI_OK ? CLI_OK : cli_fail_status(rc, &err);
+    int code = cli_session_open(m, NULL, "run", &j->session);
     if (code == CLI_OK)
         code = cli_tokenizer(m, &j->tok);
     if (code == CLI_OK) {
@@ -139,7 +140,7 @@ static int with_model(struct atsi_model *m, struct job *j, const char *text, siz
     atsi_sampler_close(j->sampler);
     atsi_tokenizer_close(j->tok);
     atsi_session_close(j->session);
-    return code;
+    return cli_session_finish(code);
 }
 
 static int get_prompt(int n_pos, char **argv, char **text, size_t *len)

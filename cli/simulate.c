@@ -9,6 +9,7 @@
 #include "cli/policy_spec.h"
 #include "cli/profile.h"
 #include "cli/profiles.h"
+#include "cli/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 static const char *machine, *model, *policies, *format, *vram, *load, *trace;
 static char machine_path[PATH_MAX], model_path[PATH_MAX];
 static int64_t prefill, decode = 128, chunk, ctx = -1, rounds = 3, slots = 8;
-static bool sustained, no_contention, frozen, told;
+static bool sustained, no_contention, frozen, told, summary;
 
 static const struct cli_option options[] = {
     {.name = "--machine",
@@ -87,6 +88,9 @@ static const struct cli_option options[] = {
      .arg = "FILE",
      .help = "write the last rounds as a JSON trace for ui.perfetto.dev or chrome://tracing",
      .text = &trace},
+    {.name = "--summary",
+     .help = "what the last rounds of each policy were like, in the words of a real run",
+     .flag = &summary},
     {.name = "-o|--output", .arg = "FORMAT", .help = "md, csv or json", .text = &format},
     {.name = NULL},
 };
@@ -107,7 +111,7 @@ static int simulate_one(struct sim_row *row, struct atsi_sim_params *p)
     if (code == CLI_OK) {
         p->say_ctx = row->policy;
         if (p->trace != NULL)
-            sim_trace_policy(p->trace_ctx, row->policy);
+            cli_trace_process(p->trace_ctx, row->policy);
         rc = atsi_simulate(rt, p, &row->result, &err);
         if (rc != ATSI_OK)
             code = cli_fail_status(rc, &err);
@@ -166,9 +170,11 @@ static int run_all(struct sim_row *rows, size_t n, struct atsi_sim_params *p)
             code = CLI_INTERRUPTED;
     }
     if (code == CLI_OK && p->trace != NULL)
-        code = sim_trace_write(p->trace_ctx, trace);
+        code = cli_trace_write(p->trace_ctx, trace);
     if (code == CLI_OK)
         code = sim_print(rows, n, p, format != NULL ? format : "md");
+    if (code == CLI_OK && summary)
+        sim_print_summary(rows, n);
     return code == CLI_OK ? cli_finish_stdout(CLI_OK) : code;
 }
 
@@ -187,7 +193,7 @@ static int compare(struct atsi_sim_params *p)
     static const char *const standard = "layer/sync,expert/sync,stream,alg1/sync,alg1/static,paper,"
                                         "repaired,backlog,backlog-co";
     char *list = strdup(policies != NULL ? policies : standard);
-    struct sim_trace *t = trace != NULL ? sim_trace_new() : NULL;
+    struct cli_trace *t = trace != NULL ? cli_trace_new(true) : NULL;
     struct sim_row *rows;
     size_t room = 1;
     int code;
@@ -195,13 +201,13 @@ static int compare(struct atsi_sim_params *p)
         room += *c == ',';
     rows = calloc(room, sizeof *rows);
     if (t != NULL) {
-        p->trace = sim_trace_span;
+        p->trace = cli_trace_span;
         p->trace_ctx = t;
     }
     code = list == NULL || rows == NULL || (trace != NULL && t == NULL)
                ? cli_fail(CLI_RUN_ERROR, "out of memory")
                : run_list(list, rows, p);
-    sim_trace_free(t);
+    cli_trace_free(t);
     free(rows);
     free(list);
     return code;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The comparison table of `atsinfer simulate`.  Every figure is labelled as simulated. */
 #include "cli/json.h"
+#include "cli/session.h"
 #include "cli/simulate.h"
 
 #include <string.h>
@@ -155,4 +156,37 @@ int sim_print(const struct sim_row *rows, size_t n, const struct atsi_sim_params
     else
         print_md(rows, n, p);
     return CLI_OK;
+}
+
+/* One round, all of it measured. */
+static struct atsi_accel_phase phase_stats(const struct atsi_sim_phase *f)
+{
+    struct atsi_accel_phase p = {.n_rounds = 1,
+                                 .n_measured = 1,
+                                 .measured_ns = f->ns,
+                                 .exposed_ns = f->exposed_ns,
+                                 .n_predicted = f->predicted_ns > 0,
+                                 .predicted_ns = f->predicted_ns,
+                                 .observed_ns = f->ns};
+    memcpy(p.busy_ns, f->busy_ns, sizeof p.busy_ns);
+    return p;
+}
+
+void sim_print_summary(const struct sim_row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct atsi_sim_result *r = &rows[i].result;
+        const struct atsi_accel_stats s = {
+            .struct_size = sizeof s,
+            .prefill = phase_stats(&r->prefill),
+            .decode = phase_stats(&r->decode),
+            .n_made = r->n_made,
+            .n_kept = r->n_kept,
+            .n_refused = r->illegal + r->failed + r->late,
+            .weight_bytes = r->link_bytes[0][0] + r->link_bytes[1][0],
+            .activation_bytes = r->link_bytes[0][1] + r->link_bytes[1][1],
+            .result_bytes = r->link_bytes[0][2] + r->link_bytes[1][2]};
+        (void)fprintf(stderr, "%s, simulated\n", rows[i].policy);
+        cli_put_accel_stats(stderr, &s);
+    }
 }

@@ -48,13 +48,18 @@ static int open_work(struct atsi_session *s, struct atsi_err *err)
 int atsi_session_open(struct atsi_model *m, const struct atsi_session_params *params,
                       struct atsi_session **out, struct atsi_err *err)
 {
-    static const struct atsi_session_params defaults = ATSI_SESSION_PARAMS_INIT;
+    struct atsi_session_params all = ATSI_SESSION_PARAMS_INIT;
     struct atsi_session *s;
     int rc;
     *out = NULL;
     s = calloc(1, sizeof *s);
     if (s == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "out of memory opening a session");
+    if (params != NULL) /* callers built with an older header have fewer */
+        memcpy(&all, params, params->struct_size < sizeof all ? params->struct_size : sizeof all);
+    s->measuring = all.measuring;
+    s->measuring_ctx = all.measuring_ctx;
+    s->cancel_open = all.cancel;
     s->rt = m->rt;
     s->model = m;
     s->times.struct_size = sizeof s->times;
@@ -62,7 +67,7 @@ int atsi_session_open(struct atsi_model *m, const struct atsi_session_params *pa
     if (rc == ATSI_OK)
         rc = atsi_model_graph(m, &s->g, err);
     if (rc == ATSI_OK)
-        rc = atsi_session_measure(s, params != NULL ? params : &defaults, err);
+        rc = atsi_session_measure(s, &all, err);
     if (rc == ATSI_OK)
         rc = open_backend(s, err);
     if (rc == ATSI_OK)
@@ -71,6 +76,8 @@ int atsi_session_open(struct atsi_model *m, const struct atsi_session_params *pa
         atsi_session_close(s);
         return rc;
     }
+    s->measuring = NULL;
+    s->cancel_open = NULL;
     atsi_log(s->rt->log, ATSI_LOG_INFO, "session",
              "backend %s (%s), context %u, KV cache %.1f MiB, buffers %.1f MiB", s->backend_name,
              s->chosen, s->n_ctx, (double)s->kv_bytes / 1048576.0,
@@ -340,4 +347,19 @@ void atsi_session_trace(struct atsi_session *s, atsi_trace_fn *fn, void *ctx)
 {
     s->trace = fn;
     s->trace_ctx = ctx;
+}
+
+void atsi_session_spans(struct atsi_session *s, atsi_span_fn *fn, void *ctx)
+{
+    s->spans = fn;
+    s->spans_ctx = ctx;
+}
+
+void atsi_session_accel_stats(const struct atsi_session *s, struct atsi_accel_stats *out)
+{
+    struct atsi_accel_stats all = s->accel_stats;
+    all.struct_size = sizeof all;
+    if (out->struct_size < sizeof all)
+        all.struct_size = out->struct_size;
+    memcpy(out, &all, all.struct_size);
 }

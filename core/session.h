@@ -44,9 +44,16 @@ struct atsi_session {
     uint32_t last_row;          /* of the accelerator's logits */
     struct atsi_hybrid *hybrid; /* NULL: everything is computed on the CPU */
     uint32_t n_fallbacks;
+    /* Of atsi_session_params, for as long as it is being opened; else NULL. */
+    void (*measuring)(void *ctx, uint32_t done, uint32_t total, const char *what);
+    void *measuring_ctx;
+    const volatile int *cancel_open;
     struct atsi_session_times times;
     atsi_trace_fn *trace;
     void *trace_ctx;
+    atsi_span_fn *spans;
+    void *spans_ctx;
+    struct atsi_accel_stats accel_stats;
 };
 
 /* session_plan.c: sizes. */

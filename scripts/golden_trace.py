@@ -5,7 +5,7 @@
 usage: golden_trace.py ATSINFER GOLDEN_DIR MODEL_DIR [--only REGEX] [--args "..."]
 
 For each GOLDEN_DIR/trace/MODEL-PROMPT.jsonl the prompt of that name in GOLDEN_DIR/MODEL.json is run with
-`atsinfer logits --trace`.  Values are matched by name and size; where the reference has several of one
+`atsinfer logits --trace-ops`.  Values are matched by name and size; where the reference has several of one
 name, the last one counts.  A value agrees when its norm, its sum and the beginning of its last row do.
 """
 import argparse, json, math, os, re, shlex, subprocess, sys
@@ -17,7 +17,7 @@ def prompt_ids(golden, model, name):
 
 
 def run(args, model, ids):
-    cmd = [args.atsinfer, "logits", "-m", os.path.join(args.models, model + ".gguf"), "--trace", "-ctk", "f32", "-ctv", "f32",
+    cmd = [args.atsinfer, "logits", "-m", os.path.join(args.models, model + ".gguf"), "--trace-ops", "-ctk", "f32", "-ctv", "f32",
            "--ids", ",".join(map(str, ids))] + shlex.split(args.args)
     done = subprocess.run(cmd, capture_output=True, text=True, timeout=600)
     if done.returncode != 0:

@@ -35,6 +35,12 @@ static bool is_off(const struct atsi_budget_conf *c)
             c->vram.percent <= 0);
 }
 
+/* What the user asked for cannot be done, or is not wanted any more: no reason to go on without. */
+static bool ends_session(int rc)
+{
+    return rc == ATSI_ECONF || rc == ATSI_ENOFIT || rc == ATSI_EINTR;
+}
+
 int atsi_hybrid_open(struct atsi_session *s, struct atsi_hybrid **out, struct atsi_err *err)
 {
     struct atsi_hybrid *h = calloc(1, sizeof *h);
@@ -57,13 +63,13 @@ int atsi_hybrid_open(struct atsi_session *s, struct atsi_hybrid **out, struct at
         *out = h;
         return ATSI_OK;
     }
-    if (rc == ATSI_ECONF || rc == ATSI_ENOFIT)
+    if (ends_session(rc))
         (void)atsi_fail(err, rc, "%s", why.msg);
     else
         atsi_log(s->rt->log, ATSI_LOG_WARN, "session",
                  "accelerator %s: %s; everything is computed on the CPU", h->a.name, why.msg);
     atsi_hybrid_close(h);
-    return rc == ATSI_ECONF || rc == ATSI_ENOFIT ? rc : ATSI_OK;
+    return ends_session(rc) ? rc : ATSI_OK;
 }
 
 void atsi_hybrid_close(struct atsi_hybrid *h)
@@ -72,6 +78,7 @@ void atsi_hybrid_close(struct atsi_hybrid *h)
         return;
     atsi_accel_stop(&h->a);
     atsi_hybrid_undo(h);
+    atsi_costs_free(h->costs.table);
     atsi_accel_close(&h->a);
     free(h);
 }
@@ -136,6 +143,8 @@ static int place_again(struct atsi_hybrid *h, struct atsi_err *err)
         return atsi_fail(err, ATSI_ENOMEM, "out of memory for the caches of %u tokens", s->n_past);
     rc = each_part(s, ATSI_ROWS_READ, past, err);
     if (rc == ATSI_OK) {
+        if (h->rounds != NULL)
+            atsi_rounds_settle(h->rounds); /* no answer to the old question */
         atsi_accel_stop(&h->a);
         atsi_hybrid_undo(h);
         rc = atsi_accel_start(&h->a, err);
@@ -182,8 +191,11 @@ static int begin_weights(struct atsi_hybrid *h, struct atsi_err *err)
     if (!h->begun)
         version = atsi_weights_begin(h->weights);
     h->begun = true;
-    if (version != h->version)
+    if (version != h->version) {
         atsi_source_bind(h->source, h->region);
+        if (h->pinned)
+            atsi_hybrid_pin(h);
+    }
     h->version = version;
     return rc;
 }
@@ -203,6 +215,7 @@ int atsi_hybrid_round(struct atsi_hybrid *h, const struct atsi_hybrid_round *r,
 {
     uint32_t phase = r->rows == 1 ? ATSI_PHASE_DECODE : ATSI_PHASE_PREFILL;
     struct atsi_round_result res;
+    bool measured;
     int rc = follow_budget(h, err);
     if (rc == ATSI_OK)
         rc = begin_weights(h, err);
@@ -211,14 +224,17 @@ int atsi_hybrid_round(struct atsi_hybrid *h, const struct atsi_hybrid_round *r,
     atsi_values_set_rows(&h->values, r->rows, r->out_first, r->out_n);
     fill_inputs(h, r);
     atsi_source_begin(h->source, phase, h->s->n_past + r->rows);
-    atsi_exec_measure(atsi_rounds_exec(h->rounds),
-                      h->n_rounds < MEASURE_FIRST || h->n_rounds % MEASURE_EVERY == 0);
+    measured =
+        h->s->spans != NULL || h->n_rounds < MEASURE_FIRST || h->n_rounds % MEASURE_EVERY == 0;
+    atsi_exec_measure(atsi_rounds_exec(h->rounds), measured);
     rc = atsi_rounds_step(h->rounds, phase, r->rows, h->s->n_past, r->left, &res, err);
     atsi_values_all_read(&h->values);
     h->n_rounds++;
-    if (rc == ATSI_OK && !res.kept)
-        h->n_replans++;
-    return rc;
+    if (rc != ATSI_OK)
+        return rc;
+    h->n_replans += !res.kept;
+    atsi_hybrid_see(h, phase, r->rows, measured, &res);
+    return ATSI_OK;
 }
 
 float *atsi_hybrid_logits(const struct atsi_hybrid *h, uint32_t i)

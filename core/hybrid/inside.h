@@ -5,6 +5,7 @@
 
 #include "core/hybrid/hybrid.h"
 #include "core/hybrid/question.h"
+#include "core/round/probe.h"
 #include "core/round/rounds.h"
 
 struct atsi_hybrid {
@@ -17,8 +18,10 @@ struct atsi_hybrid {
     struct atsi_values values;
     struct atsi_weights *weights; /* [borrowed from the model] */
     struct atsi_source *source;
+    struct atsi_hybrid_costs costs;
     struct atsi_question *question;
-    struct atsi_costs *costs; /* that it was made from; or NULL */
+    bool may_probe;             /* the budget has room for probes */
+    struct atsi_prober *prober; /* NULL: idle devices are not measured */
     struct atsi_rounds *rounds;
     struct atsi_region *region;
     struct atsi_state state;
@@ -30,11 +33,20 @@ struct atsi_hybrid {
     uint64_t version;  /* of the weights that operations are bound to */
     uint64_t n_rounds;
     uint32_t n_replans;
+    struct atsi_source_counts seen; /* what the session's statistics have of `source` */
+    uint32_t refused_seen;          /* and of `rounds` */
 };
 
 /* Everything but the devices, in the order things depend on each other; again with less when the
  * device has not as much memory as it said.  ATSI_ENOTSUP, ATSI_ENOMEM: not on this accelerator. */
 int atsi_hybrid_setup(struct atsi_hybrid *h, struct atsi_err *err);
 void atsi_hybrid_undo(struct atsi_hybrid *h);
+/* Pins what may move; again when weights have other addresses.  Nothing is on the move. */
+void atsi_hybrid_pin(struct atsi_hybrid *h);
+
+/* seen.c: what a round was like, for the session's statistics and whoever draws its spans.
+ * measured: its operations were measured one by one. */
+void atsi_hybrid_see(struct atsi_hybrid *h, uint32_t phase, uint32_t rows, bool measured,
+                     const struct atsi_round_result *res);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The question about a session's devices.  Where costs come from is one function, ask().
+ * The question about a session's devices: with the costs that were measured for the model on this
+ * machine, or, where they cannot be, with those of a middling one.
  */
 #include "core/hybrid/question.h"
 
 #include "core/hybrid/region.h"
-#include "core/round/measure.h"
+#include "core/round/devices.h"
 #include "core/round/rules.h"
 
 #include <string.h>
@@ -80,34 +81,79 @@ static int read_mix(const struct atsi_conf *c, uint32_t *prompt, uint32_t *gener
                      text, atsi_conf_origin(c, "policy.mix"));
 }
 
-static int ask(const struct atsi_hybrid_ask *a, const struct atsi_question_params *p,
-               struct atsi_question **out, struct atsi_costs **costs_out, struct atsi_err *err)
+/* Shows a measurement to whoever opened the session. */
+static void tell(void *ctx, const struct atsi_measure_progress *p)
 {
-    const struct atsi_session *s = a->s;
-    const struct atsi_conf *c = s->rt->conf;
-    uint32_t layout = a->panels ? ATSI_LAYOUT_PANELS : ATSI_LAYOUT_ROWS;
-    const uint32_t layouts[ATSI_N_DEVICES] = {layout, layout};
-    const struct atsi_measure_request r = {
-        .rt = s->rt,
-        .model = s->model,
-        .d = &a->a->d,
-        .backend = {s->backend_name, a->a->name},
-        .transfer = a->a->engine,
-        .chunk = s->chunk,
-        .ctx_max = s->n_ctx,
-        .type_k = s->type_k,
-        .type_v = s->type_v,
-        .exact = strcmp(atsi_conf_get(c, "cpu.activations"), "f32") == 0};
+    const struct atsi_session *s = ctx;
+    s->measuring(s->measuring_ctx, p->done, p->total, p->what);
+}
+
+/* What `atsinfer profile` measures too, so that one table serves both; more where this session
+ * needs it. */
+static int request(const struct atsi_hybrid_ask *a, struct atsi_err *err)
+{
+    struct atsi_session *s = a->s;
+    const struct atsi_devices v = {.d = a->accel->d,
+                                   .backend = {s->backend_name, a->accel->name},
+                                   .transfer = a->accel->engine};
+    struct atsi_measure_request *r = &a->costs->request;
+    int rc = atsi_measure_usual(s->rt, s->model, &v, r, err);
+    r->d = &a->accel->d;
+    r->type_k = s->type_k;
+    r->type_v = s->type_v;
+    if (r->chunk < s->chunk)
+        r->chunk = s->chunk;
+    if (r->ctx_max < s->n_ctx)
+        r->ctx_max = s->n_ctx;
+    r->progress = s->measuring != NULL ? tell : NULL;
+    r->progress_ctx = s;
+    r->cancel = s->cancel_open;
+    return rc;
+}
+
+/* The table, once; a failure is not tried again. */
+static int obtain(const struct atsi_hybrid_ask *a, struct atsi_err *err)
+{
+    int rc;
+    if (a->costs->tried)
+        return ATSI_OK;
+    a->costs->tried = true;
+    rc = request(a, err);
+    if (rc == ATSI_OK)
+        rc = atsi_costs_obtain(&a->costs->request, false, &a->costs->table, NULL, 0, err);
+    a->costs->request.progress = NULL; /* theirs while the session is opened */
+    a->costs->request.cancel = NULL;
+    return rc;
+}
+
+static int ask_measured(const struct atsi_hybrid_ask *a, const struct atsi_question_params *p,
+                        struct atsi_question **out, struct atsi_err *err)
+{
+    const uint32_t as = a->panels ? ATSI_LAYOUT_PANELS : ATSI_LAYOUT_ROWS;
+    const uint32_t layout[ATSI_N_DEVICES] = {as, as}; /* where it was measured so */
+    struct atsi_hybrid_costs *c = a->costs;
+    int rc = obtain(a, err);
+    if (rc == ATSI_OK && c->table != NULL)
+        rc = atsi_question_from(&c->request, c->table, a->items, layout, p, NULL, out, err);
+    return rc;
+}
+
+static int ask(const struct atsi_hybrid_ask *a, const struct atsi_question_params *p,
+               struct atsi_question **out, struct atsi_err *err)
+{
     struct atsi_err why = ATSI_ERR_INIT;
-    int rc = ATSI_ENOENT;
-    *costs_out = NULL;
-    if (strcmp(atsi_conf_get(c, "policy.costs"), "measured") == 0) {
-        rc = atsi_question_here(&r, a->items, layouts, p, NULL, out, costs_out, &why);
-        if (rc != ATSI_OK)
-            atsi_log(s->rt->log, ATSI_LOG_WARN, "session",
-                     "costs are not measured, typical ones are used: %s", why.msg);
+    int rc = ATSI_OK;
+    if (strcmp(atsi_conf_get(a->s->rt->conf, "policy.costs"), "measured") == 0)
+        rc = ask_measured(a, p, out, &why);
+    if (rc == ATSI_EINTR)
+        return atsi_fail(err, rc, "interrupted while costs were measured");
+    if (rc != ATSI_OK) {
+        atsi_log(a->s->rt->log, ATSI_LOG_WARN, "costs",
+                 "policies see the costs of a middling machine: %s", why.msg);
+        atsi_costs_free(a->costs->table);
+        a->costs->table = NULL;
     }
-    return rc == ATSI_OK ? ATSI_OK : atsi_question_model(a->items, &middling, p, out, err);
+    return *out != NULL ? ATSI_OK : atsi_question_model(a->items, &middling, p, out, err);
 }
 
 /* ---------------------------------------------------------------- slots */
@@ -141,7 +187,7 @@ static void forget_caches(struct atsi_items *it)
 }
 
 int atsi_hybrid_question(const struct atsi_hybrid_ask *a, struct atsi_question **out,
-                         struct atsi_costs **costs_out, struct atsi_err *err)
+                         struct atsi_err *err)
 {
     static const uint32_t undisturbed[ATSI_N_CLASSES] = {1000, 1000, 1000, 1000};
     struct atsi_question_params p = {
@@ -152,9 +198,8 @@ int atsi_hybrid_question(const struct atsi_hybrid_ask *a, struct atsi_question *
         .n_vocab = a->s->g->n_vocab};
     int rc = read_mix(a->s->rt->conf, &p.mix_prompt, &p.mix_generated, err);
     *out = NULL;
-    *costs_out = NULL;
     if (rc == ATSI_OK)
-        rc = ask(a, &p, out, costs_out, err);
+        rc = ask(a, &p, out, err);
     if (rc != ATSI_OK)
         return rc;
     for (uint32_t f = 0; f < 2; f++)

@@ -5,24 +5,32 @@
 
 #include "core/hybrid/budget.h"
 #include "core/hybrid/source.h"
-#include "core/round/costs.h"
+#include "core/round/measure.h"
+
+/* Measured costs, as long as the session is hybrid: another budget asks again with them. */
+struct atsi_hybrid_costs {
+    struct atsi_measure_request request;
+    struct atsi_costs *table; /* NULL: not measured */
+    bool tried;
+};
 
 struct atsi_hybrid_ask {
     struct atsi_session *s;
+    const struct atsi_accel *accel;
+    struct atsi_hybrid_costs *costs;
     struct atsi_items *items;
     const struct atsi_source *source; /* sizes of slots */
     const struct atsi_budget *budget;
-    const struct atsi_accel *a;
     bool panels; /* weights will be packed */
 };
 
 /* Items that cannot run on the accelerator are pinned to the host; kv.device and the user's rules
  * pin others.  ATSI_ECONF: a malformed rule. */
 int atsi_hybrid_pin_items(const struct atsi_hybrid_ask *a, struct atsi_err *err);
-/* [owned by caller: atsi_question_free]  slot_bytes and slot_depth are those of the real slots.
- * *costs_out: what it was made from, or NULL.  [owned by caller: atsi_costs_free, after the
- * question] */
+/* policy.costs = measured: costs are measured at the model's first use here, or a middling
+ * machine's where that fails, which is said.  ATSI_EINTR. [owned by caller: atsi_question_free,
+ * before the costs are]  slot_bytes and slot_depth are those of the real slots. */
 int atsi_hybrid_question(const struct atsi_hybrid_ask *a, struct atsi_question **out,
-                         struct atsi_costs **costs_out, struct atsi_err *err);
+                         struct atsi_err *err);
 
 #endif

@@ -16,6 +16,8 @@
 #define SHRINK_NUM 3u
 #define SHRINK_DEN 4u
 #define MAX_TRIES 24
+/* Probes of idle devices are worth this share of the device's memory, no more. */
+#define PROBE_SHARE 16u
 
 /* ---------------------------------------------------------------- sizes */
 static uint64_t tensor_bytes(const struct atsi_tensor *t)
@@ -76,7 +78,9 @@ static int make_budget(struct atsi_hybrid *h, struct atsi_err *err)
     rc = sum_weights(h, err);
     if (rc == ATSI_OK)
         rc = atsi_values_measure(h->s->g, h->s->chunk, out_rows(h->s), &compute, err);
-    h->sizes.compute = compute;
+    h->may_probe = h->a.props.mem_free_bytes / PROBE_SHARE >= ATSI_PROBE_BYTES &&
+                   strcmp(atsi_conf_get(h->s->rt->conf, "policy.costs"), "measured") == 0;
+    h->sizes.compute = compute + (h->may_probe ? ATSI_PROBE_BYTES : 0);
     h->sizes.caches = h->s->kv_bytes + h->s->state_bytes;
     if (rc == ATSI_OK)
         rc = atsi_budget_make(&h->conf, &h->a.props, &h->sizes, &h->budget, err);
@@ -124,8 +128,12 @@ static int make_source(struct atsi_hybrid *h, struct atsi_err *err)
 
 static struct atsi_hybrid_ask question_of(struct atsi_hybrid *h)
 {
-    struct atsi_hybrid_ask a = {
-        .s = h->s, .items = h->items, .source = h->source, .budget = &h->budget, .a = &h->a};
+    struct atsi_hybrid_ask a = {.s = h->s,
+                                .accel = &h->a,
+                                .costs = &h->costs,
+                                .items = h->items,
+                                .source = h->source,
+                                .budget = &h->budget};
     bool packs = atsi_pack_mode_read(h->s->rt->conf) != ATSI_PACK_OFF;
     for (uint32_t t = 0; packs && h->packable != NULL && t < atsi_weights_count(h->weights); t++)
         a.panels = a.panels || h->packable[t] != 0;
@@ -156,6 +164,21 @@ static int find_policy(const struct atsi_hybrid *h, const char *key, bool requir
                      key, out->name, atsi_conf_origin(c, key));
 }
 
+/* Against measured costs, classes that rounds leave alone are measured now and then. */
+static const struct atsi_probe *open_probes(struct atsi_hybrid *h)
+{
+    struct atsi_err why = ATSI_ERR_INIT;
+    int rc;
+    if (h->costs.table == NULL || !h->may_probe)
+        return NULL;
+    rc = atsi_prober_open(&h->costs.request, h->costs.table, &h->prober, &why);
+    if (rc == ATSI_OK)
+        return atsi_prober_hook(h->prober);
+    h->prober = NULL;
+    atsi_log(h->s->rt->log, ATSI_LOG_INFO, "costs", "idle devices are not measured: %s", why.msg);
+    return NULL;
+}
+
 static int open_rounds(struct atsi_hybrid *h, struct atsi_err *err)
 {
     const struct atsi_conf *c = h->s->rt->conf;
@@ -164,6 +187,7 @@ static int open_rounds(struct atsi_hybrid *h, struct atsi_err *err)
                                        (uint64_t)atsi_conf_int(c, "policy.time_limit") * 1000,
                                    .dynamic = atsi_conf_bool(c, "transfer.dynamic"),
                                    .lazy = true,
+                                   .background = true,
                                    .say = say,
                                    .say_ctx = h};
     struct atsi_rounds_work w = {.source = {atsi_source_get(h->source), atsi_source_get(h->source)},
@@ -174,7 +198,9 @@ static int open_rounds(struct atsi_hybrid *h, struct atsi_err *err)
     if (rc == ATSI_OK)
         rc = find_policy(h, "policy.fallback", false, &p.fallback, err);
     if (rc == ATSI_OK)
-        rc = atsi_hybrid_question(&a, &h->question, &h->costs, err);
+        rc = atsi_hybrid_question(&a, &h->question, err);
+    if (rc == ATSI_OK)
+        p.probe = open_probes(h);
     return rc == ATSI_OK ? atsi_rounds_open(h->question, &h->a.d, &w, &p, &h->rounds, err) : rc;
 }
 
@@ -233,10 +259,11 @@ static void give_memory(struct atsi_hybrid *h)
     h->begun = false;
     atsi_rounds_close(h->rounds);
     h->rounds = NULL;
+    h->refused_seen = 0;
+    atsi_prober_close(h->prober);
+    h->prober = NULL;
     atsi_question_free(h->question);
     h->question = NULL;
-    atsi_costs_free(h->costs);
-    h->costs = NULL;
     atsi_region_close(h->region);
     h->region = NULL;
     atsi_state_close(&h->state);
@@ -299,17 +326,18 @@ static void rank(uint32_t *ranked, uint32_t *n, int32_t tensor)
 }
 
 /* What may move, in the order it is used: of items on the host, or, before there is a placement, of
- * all.  Biases of experts move with them. */
-static void pin_weights(struct atsi_hybrid *h, const int32_t *placed)
+ * all.  Biases of experts move with them.  True: all of it is pinned. */
+static bool pin_weights(struct atsi_hybrid *h, const int32_t *placed)
 {
     struct atsi_limits limits;
+    struct atsi_pin_state pins;
     uint32_t *ranked, n = 0;
     if (!h->pinned && !atsi_model_take_pins(h->s->model))
-        return;
+        return false;
     h->pinned = true;
     ranked = calloc(2 * (size_t)h->items->n + 1, sizeof *ranked);
     if (ranked == NULL)
-        return; /* transfers are slower, no more */
+        return false; /* transfers are slower, no more */
     for (uint32_t i = 0; i < h->items->n; i++) {
         const struct atsi_item_place *p = &h->items->places[i];
         if (h->items->items[i].can_promote == 0 ||
@@ -324,25 +352,31 @@ static void pin_weights(struct atsi_hybrid *h, const int32_t *placed)
         h->weights, h->a.d.ops[ATSI_DEVICE_ACCEL], h->a.d.be[ATSI_DEVICE_ACCEL], ranked, n,
         atsi_budget_pin(&h->conf, &limits, atsi_budget_memlock(), h->sizes.weights, NULL, 0));
     free(ranked);
+    atsi_weights_pin_state(h->weights, &pins);
+    return pins.n_pinned >= n;
 }
 
-/* The copy kernel reads pinned memory alone: it carries weights if all that may move is pinned. */
-static void check_copy_kernel(struct atsi_hybrid *h)
+/* The copy kernel reads pinned memory alone: it carries weights while all that may move is pinned.
+ */
+static void leave_copy_kernel(struct atsi_hybrid *h)
 {
-    struct atsi_pin_state pins;
-    if (h->a.d.weight_queue == NULL)
-        return;
-    pin_weights(h, NULL);
-    atsi_weights_pin_state(h->weights, &pins);
-    if (h->pinned && pins.pinned >= pins.wanted)
-        return;
     atsi_log(h->s->rt->log, ATSI_LOG_WARN, "session",
-             "transfer.engine = copy_kernel: %.1f of %.1f MiB are pinned; the copy engine moves "
-             "weights instead",
-             (double)pins.pinned / 1048576.0, (double)pins.wanted / 1048576.0);
+             "transfer.engine = copy_kernel: not all weights that may move can be pinned; the copy "
+             "engine moves them instead");
+    if (h->rounds != NULL)
+        atsi_exec_use_engine(atsi_rounds_exec(h->rounds));
     h->a.d.ops[ATSI_DEVICE_ACCEL]->queue_close(h->a.d.weight_queue);
     h->a.d.weight_queue = NULL;
     h->a.by_kernel = false;
+}
+
+void atsi_hybrid_pin(struct atsi_hybrid *h)
+{
+    bool kernel = h->a.d.weight_queue != NULL;
+    const int32_t *placed =
+        kernel || h->rounds == NULL ? NULL : atsi_rounds_placement(h->rounds)->device;
+    if (!pin_weights(h, placed) && kernel)
+        leave_copy_kernel(h);
 }
 
 int atsi_hybrid_setup(struct atsi_hybrid *h, struct atsi_err *err)
@@ -359,12 +393,12 @@ int atsi_hybrid_setup(struct atsi_hybrid *h, struct atsi_err *err)
         rc = atsi_hybrid_pin_items(&a, err);
     if (rc == ATSI_OK)
         rc = atsi_budget_check(&h->budget, h->items, h->s->n_ctx, 0, &memory, err);
-    if (rc == ATSI_OK)
-        check_copy_kernel(h);
+    if (rc == ATSI_OK && h->a.by_kernel)
+        atsi_hybrid_pin(h);
     if (rc == ATSI_OK)
         rc = place_and_fill(h, err);
-    if (rc == ATSI_OK && h->a.d.weight_queue == NULL)
-        pin_weights(h, atsi_rounds_placement(h->rounds)->device);
+    if (rc == ATSI_OK && !h->a.by_kernel)
+        atsi_hybrid_pin(h);
     return rc;
 }
 
@@ -378,6 +412,7 @@ void atsi_hybrid_undo(struct atsi_hybrid *h)
     h->pinned = false;
     atsi_source_close(h->source);
     h->source = NULL;
+    h->seen = (struct atsi_source_counts){0};
     atsi_values_close(&h->values);
     atsi_items_free(h->items);
     h->items = NULL;

@@ -52,6 +52,7 @@ void atsi_source_begin(struct atsi_source *src, uint32_t phase, uint32_t n_kv);
 
 struct atsi_source_counts {
     uint64_t move_bytes, copy_bytes; /* over the link, since the start */
+    uint64_t result_bytes;           /* of copy_bytes: logits */
     uint64_t n_moves, n_copies;
 };
 void atsi_source_counts(const struct atsi_source *src, struct atsi_source_counts *out);

@@ -151,8 +151,12 @@ static int copy(void *ctx, const struct atsi_plan *plan, uint32_t s, struct atsi
 static int result(void *ctx, const struct atsi_plan *plan, struct atsi_copyv *req,
                   struct atsi_err *err)
 {
-    return copy_pieces(ctx, plan->list + plan->result_at, plan->n_result, ATSI_DEVICE_HOST, req,
-                       err);
+    struct atsi_source *src = ctx;
+    uint64_t before = src->counts.copy_bytes;
+    int rc =
+        copy_pieces(src, plan->list + plan->result_at, plan->n_result, ATSI_DEVICE_HOST, req, err);
+    src->counts.result_bytes += src->counts.copy_bytes - before;
+    return rc;
 }
 
 /* ---------------------------------------------------------------- routers */

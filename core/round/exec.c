@@ -570,6 +570,11 @@ int atsi_exec_settle(struct atsi_exec *x, struct atsi_err *err)
     return rc;
 }
 
+void atsi_exec_use_engine(struct atsi_exec *x)
+{
+    x->d.weight_queue = NULL;
+}
+
 void atsi_exec_measure(struct atsi_exec *x, bool on)
 {
     x->unmeasured = !on;

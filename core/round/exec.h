@@ -86,6 +86,8 @@ int atsi_exec_round(struct atsi_exec *x, const struct atsi_plan *plan,
                     struct atsi_err *err);
 /* Waits for transfers that were issued ahead, and forgets them. */
 int atsi_exec_settle(struct atsi_exec *x, struct atsi_err *err);
+/* From now on weights go over the copy engine. */
+void atsi_exec_use_engine(struct atsi_exec *x);
 /* Whether operations are measured one by one (the default), which costs some time: without, item
  * times of the record are 0 and its steps have ends only. */
 void atsi_exec_measure(struct atsi_exec *x, bool on);

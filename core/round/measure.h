@@ -57,7 +57,12 @@ bool atsi_costs_fit(const struct atsi_costs *c, const struct atsi_costs *want, c
 int atsi_costs_obtain(const struct atsi_measure_request *r, bool force, struct atsi_costs **out,
                       char *why, size_t why_size, struct atsi_err *err);
 
-/* What a session with an accelerator calls: the table (measured at first use), and the question
+/* The question with the costs of a table that request r measured, which must outlive it. */
+int atsi_question_from(const struct atsi_measure_request *r, const struct atsi_costs *c,
+                       struct atsi_items *it, const uint32_t layout[ATSI_N_DEVICES],
+                       const struct atsi_question_params *p, const struct atsi_question_more *more,
+                       struct atsi_question **out, struct atsi_err *err);
+/* Both at once: the table (measured at first use), and the question
  * with its costs.  more and costs_out may be NULL; *costs_out: [owned by caller: atsi_costs_free].
  */
 int atsi_question_here(const struct atsi_measure_request *r, struct atsi_items *it,

@@ -57,27 +57,36 @@ static bool stays_in_cache(const struct atsi_runtime *rt, const struct atsi_item
     return sum <= cache / 2;
 }
 
-int atsi_question_here(const struct atsi_measure_request *r, struct atsi_items *it,
-                       const uint32_t layout[ATSI_N_DEVICES], const struct atsi_question_params *p,
-                       const struct atsi_question_more *more, struct atsi_question **out,
-                       struct atsi_costs **costs_out, struct atsi_err *err)
+int atsi_question_from(const struct atsi_measure_request *r, const struct atsi_costs *c,
+                       struct atsi_items *it, const uint32_t layout[ATSI_N_DEVICES],
+                       const struct atsi_question_params *p, const struct atsi_question_more *more,
+                       struct atsi_question **out, struct atsi_err *err)
 {
     struct atsi_costs_model m = {.tensors = atsi_model_info(r->model)->tensors,
                                  .type_k = r->type_k,
                                  .type_v = r->type_v,
                                  .layout = {layout[0], layout[1]}};
     struct atsi_question_more own = {.warm = false};
-    struct atsi_costs *c = NULL;
     int rc = atsi_model_graph(r->model, &m.graph, err);
+    *out = NULL;
+    if (rc != ATSI_OK)
+        return rc;
+    own.warm = stays_in_cache(r->rt, it, &p->phase[ATSI_PHASE_DECODE]);
+    return atsi_question_measured(it, c, &m, p, more != NULL ? more : &own, out, err);
+}
+
+int atsi_question_here(const struct atsi_measure_request *r, struct atsi_items *it,
+                       const uint32_t layout[ATSI_N_DEVICES], const struct atsi_question_params *p,
+                       const struct atsi_question_more *more, struct atsi_question **out,
+                       struct atsi_costs **costs_out, struct atsi_err *err)
+{
+    struct atsi_costs *c = NULL;
+    int rc = atsi_costs_obtain(r, false, &c, NULL, 0, err);
     *out = NULL;
     if (costs_out != NULL)
         *costs_out = NULL;
     if (rc == ATSI_OK)
-        rc = atsi_costs_obtain(r, false, &c, NULL, 0, err);
-    if (rc == ATSI_OK) {
-        own.warm = stays_in_cache(r->rt, it, &p->phase[ATSI_PHASE_DECODE]);
-        rc = atsi_question_measured(it, c, &m, p, more != NULL ? more : &own, out, err);
-    }
+        rc = atsi_question_from(r, c, it, layout, p, more, out, err);
     if (rc == ATSI_OK && costs_out != NULL) {
         *costs_out = c;
         return ATSI_OK;

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOM ((size_t)16 << 20)
 #define SPAN_NS 100000U /* of the products of one probe, about */
 #define MOST 8u
 #define VALUES ((size_t)64 << 10)
@@ -194,7 +193,7 @@ int atsi_prober_open(const struct atsi_measure_request *r, const struct atsi_cos
         return atsi_fail(err, ATSI_ENOMEM, "out of memory for probes");
     p->r = *r;
     p->r.chunk = p->r.ctx_max = 1;
-    p->r.room_bytes = ROOM;
+    p->r.room_bytes = ATSI_PROBE_BYTES;
     p->c = c;
     p->unused = atsi_costs_new();
     p->hook = (struct atsi_probe){.ctx = p, .start = start, .take = take};

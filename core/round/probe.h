@@ -12,7 +12,10 @@
 
 struct atsi_prober;
 
-/* Takes some MiB on each device.  c: [borrowed until close]  r is copied; its model and devices
+/* What it takes on each device, at most, but for weights larger than that. */
+#define ATSI_PROBE_BYTES ((size_t)16 << 20)
+
+/* c: [borrowed until close]  r is copied; its model and devices
  * stay the caller's. */
 int atsi_prober_open(const struct atsi_measure_request *r, const struct atsi_costs *c,
                      struct atsi_prober **out, struct atsi_err *err);

@@ -27,19 +27,34 @@ static void count_refusals(struct atsi_sim_run *r, const struct atsi_sim_session
 {
     struct atsi_rounds_counts n;
     atsi_rounds_counts(s->rounds, &n);
+    r->out->n_made += n.rounds - n.kept;
+    r->out->n_kept += n.kept;
     r->out->illegal += n.illegal;
     r->out->failed += n.failed;
     r->out->late += n.late;
 }
 
+static uint64_t resident(const struct atsi_sim_run *r, const struct atsi_sim_session *s)
+{
+    const int32_t *placed = atsi_rounds_placement(s->rounds)->device;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < r->items->n; i++)
+        if (placed[i] == ATSI_DEVICE_ACCEL)
+            bytes += r->items->items[i].resident_bytes;
+    return bytes;
+}
+
 static void trace_round(const struct atsi_sim_run *r, const struct atsi_sim_session *s,
                         uint32_t phase, uint32_t tokens)
 {
+    uint64_t logits = s->truth->items->work[s->truth->items->n - 1].out * sizeof(float);
     const struct atsi_trace t = {.question = s->truth,
                                  .plan = atsi_rounds_plan(s->rounds, phase),
                                  .record = atsi_rounds_record(s->rounds),
                                  .phase = phase,
-                                 .tokens = tokens};
+                                 .tokens = tokens,
+                                 .resident_bytes = resident(r, s)};
+    atsi_trace_bytes(&t, logits, r->out->link_bytes[phase == ATSI_PHASE_PREFILL ? 0 : 1]);
     if (r->p->trace != NULL)
         atsi_trace_round(&t, r->p->trace, r->p->trace_ctx);
 }
@@ -98,13 +113,10 @@ static void sum_up(struct atsi_sim_run *r, const struct atsi_sim_session *s)
     const struct atsi_sim_params *p = r->p;
     uint32_t chunk = r->out->prefill.tokens;
     uint64_t chunks = chunk != 0 ? (p->prompt + chunk - 1) / chunk : 0;
-    const int32_t *placed = atsi_rounds_placement(s->rounds)->device;
     r->out->ttft_ns = chunks * r->out->prefill.ns;
     r->out->request_ns = r->out->ttft_ns + p->generated * r->out->decode.ns;
     r->out->budget_bytes = s->told->budget[ATSI_DEVICE_ACCEL];
-    for (uint32_t i = 0; i < r->items->n; i++)
-        if (placed[i] == ATSI_DEVICE_ACCEL)
-            r->out->resident_bytes += r->items->items[i].resident_bytes;
+    r->out->resident_bytes = resident(r, s);
 }
 
 static int both_phases(struct atsi_sim_run *r)

@@ -54,6 +54,7 @@ static void write_round(struct writer *w)
                               .tokens = w->t->tokens,
                               .start_ns = rec->round.start_ns,
                               .end_ns = rec->round.end_ns,
+                              .bytes = w->t->resident_bytes,
                               .name = w->t->phase == ATSI_PHASE_PREFILL ? "prefill" : "decode"};
     put(w, &s);
 }
@@ -107,4 +108,16 @@ void atsi_trace_round(const struct atsi_trace *t,
     }
     for (uint32_t k = 0; k < t->record->n_moves; k++)
         write_move(&w, k);
+}
+
+void atsi_trace_bytes(const struct atsi_trace *t, uint64_t result_bytes, uint64_t out[3])
+{
+    out[0] = out[1] = out[2] = 0;
+    for (uint32_t k = 0; k < t->plan->n_moves; k++)
+        out[0] += touched(t, t->plan->moves[k].item);
+    for (uint32_t s = 0; s < t->plan->n_steps; s++)
+        if (t->plan->steps[s].kind == ATSI_STEP_COPY)
+            out[1] += t->plan->steps[s].bytes;
+    if (t->plan->last_device != ATSI_DEVICE_HOST)
+        out[2] = result_bytes;
 }

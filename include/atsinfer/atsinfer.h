@@ -170,11 +170,17 @@ struct atsi_session_params {
     uint32_t n_ctx;          /* positions; 0: model.ctx of the configuration */
     uint32_t chunk;          /* tokens per prefill round; 0: prefill.chunk */
     uint32_t type_k, type_v; /* ATSI_TYPE_F16, _F32, _Q8_0; ATSI_TYPE_COUNT: kv.type_k, kv.type_v */
+    /* At the first use of a model with an accelerator costs are measured, which takes some seconds
+     * (policy.costs): called with what is measured now; may be NULL. */
+    void (*measuring)(void *ctx, uint32_t done, uint32_t total, const char *what);
+    void *measuring_ctx;
+    const volatile int *cancel; /* non-zero ends the opening: ATSI_EINTR; may be NULL */
 };
 
 #define ATSI_SESSION_PARAMS_INIT                                                                   \
     {                                                                                              \
-        (uint32_t)sizeof(struct atsi_session_params), 0, 0, ATSI_TYPE_COUNT, ATSI_TYPE_COUNT       \
+        (uint32_t)sizeof(struct atsi_session_params), 0, 0, ATSI_TYPE_COUNT, ATSI_TYPE_COUNT,      \
+            NULL, NULL, NULL                                                                       \
     }
 
 /* Memory of a session in bytes, as allocated. */
@@ -291,6 +297,37 @@ struct atsi_session_times {
         n_decode; /* tokens; a round of one token after the first counts as decode */
 };
 ATSI_EXPORT void atsi_session_times(const struct atsi_session *s, struct atsi_session_times *out);
+
+/* What the rounds of one phase with an accelerator were like.  Operations are measured one by one
+ * in some of the rounds only, since that costs time; lanes and waiting are of those rounds. */
+struct atsi_accel_phase {
+    uint64_t n_rounds, n_measured;
+    uint64_t measured_ns; /* wall time of the measured rounds */
+    uint64_t busy_ns[3];  /* in them: CPU, compute stream, transfer stream */
+    uint64_t exposed_ns;  /* in them: the accelerator waited for weights */
+    /* Rounds of the size that the policy's prediction is for, and their times. */
+    uint64_t n_predicted, predicted_ns, observed_ns;
+};
+
+struct atsi_accel_stats {
+    uint32_t struct_size;
+    uint32_t measured_costs; /* 1: policies see costs measured here; 0: a middling machine's */
+    struct atsi_accel_phase prefill, decode;
+    uint64_t n_made, n_kept, n_refused; /* plans; answers of policies */
+    /* Over the link, in rounds. */
+    uint64_t weight_bytes, activation_bytes, result_bytes;
+};
+/* Since the session was opened, also after it gave its accelerator up; zeros without one.
+ * out->struct_size set by the caller. */
+ATSI_EXPORT void atsi_session_accel_stats(const struct atsi_session *s,
+                                          struct atsi_accel_stats *out);
+
+/* Called after each round with an accelerator with what happened in it (atsinfer/simulate.h): the
+ * round first, then its items, copies and moves in the plan's order, on the clock of the host.  All
+ * operations are measured then, which costs some time.  NULL switches it off. */
+struct atsi_sim_span;
+typedef void atsi_span_fn(void *ctx, const struct atsi_sim_span *span);
+ATSI_EXPORT void atsi_session_spans(struct atsi_session *s, atsi_span_fn *fn, void *ctx);
 
 /* Called after each executed op of a round with the op and its result in host memory (debugging,
  * golden traces).  NULL switches it off. */

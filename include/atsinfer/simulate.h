@@ -53,7 +53,7 @@ struct atsi_sim_span {
     int32_t slot;              /* MOVE: of the plan; -1: none */
     uint32_t tokens;           /* of the round */
     uint64_t start_ns, end_ns; /* on the virtual clock, which starts with the simulation */
-    uint64_t bytes;            /* read, copied or moved; ROUND: 0 */
+    uint64_t bytes;            /* read, copied or moved; ROUND: resident on the accelerator */
     const char *name;          /* of the item's weight; ROUND: of the phase.  [for the call] */
 };
 
@@ -106,6 +106,9 @@ struct atsi_sim_result {
         bound_ns; /* no plan of whole weights on this placement decodes faster; 0: not computed */
     uint64_t resident_bytes, budget_bytes; /* on the accelerator, in decode */
     uint32_t illegal, failed, late;        /* answers refused */
+    uint32_t n_made, n_kept;               /* plans */
+    /* Over the link in the last rounds, prefill and decode: weights, activations, results. */
+    uint64_t link_bytes[2][3];
 };
 
 /* Runs policy.name (policy.place, policy.schedule, policy.fallback) of the configuration.

@@ -22,6 +22,9 @@
 
 #define GEMV_ROWS 16u
 #define GEMV_MAX_WARPS 8u
+/* One token leaves it to the compiler to save registers, since loads in flight count; several may
+ * have all the registers that they need, so that nothing is spilled. */
+#define GEMV_MIN_BLOCKS(nt) ((nt) == 1 ? 0 : 1)
 
 /* Where a lane works. */
 struct gemv_place {
@@ -195,7 +198,8 @@ static __device__ __forceinline__ float gemv_add(float acc, const unit &w, const
 }
 
 template <uint32_t TYPE, int LAYOUT, int NT>
-static __global__ void __launch_bounds__(32 * GEMV_MAX_WARPS, 1) gemv_kernel(const cuda_product p)
+static __global__ void __launch_bounds__(32 * GEMV_MAX_WARPS, GEMV_MIN_BLOCKS(NT))
+    gemv_kernel(const cuda_product p)
 {
     typedef unit_shape<TYPE> S;
     uint32_t token = p.first_tok + blockIdx.y * NT, expert;

@@ -22,7 +22,8 @@ static __device__ __forceinline__ void float_rows(float (&w)[4][8], const cuda_p
 }
 
 template <uint32_t TYPE, int LAYOUT, int NT>
-static __global__ void __launch_bounds__(32 * GEMV_MAX_WARPS, 1) float_kernel(const cuda_product p)
+static __global__ void __launch_bounds__(32 * GEMV_MAX_WARPS, GEMV_MIN_BLOCKS(NT))
+    float_kernel(const cuda_product p)
 {
     uint32_t token = p.first_tok + blockIdx.y * NT, expert;
     float acc[4][NT] = {};

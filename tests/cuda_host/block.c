@@ -50,7 +50,7 @@ static int pick(struct ch_worker *w)
     return (int)(warp * CH_WARP + lane);
 }
 
-static void make_ready(struct ch_worker *w, uint32_t warp, unsigned lanes)
+void ch_make_ready(struct ch_worker *w, uint32_t warp, unsigned lanes)
 {
     w->warps[warp].ready |= lanes;
     if (w->warps[warp].ready)
@@ -103,8 +103,7 @@ static void run_thread(struct ch_worker *w, struct ch_fiber *from, uint32_t thre
     ch_fiber_switch(from, t->fiber, w->races);
 }
 
-/* The running thread waits until somebody makes it ready. */
-static void wait_turn(struct ch_worker *w)
+void ch_wait_turn(struct ch_worker *w)
 {
     struct ch_fiber *self = w->threads[w->current].fiber;
     int next = pick(w);
@@ -123,7 +122,7 @@ void ch_nanosleep(unsigned ns)
         uint32_t self = w->current;
         int next = pick(w);
         if (next >= 0) {
-            make_ready(w, self / CH_WARP, 1u << self % CH_WARP);
+            ch_make_ready(w, self / CH_WARP, 1u << self % CH_WARP);
             run_thread(w, w->threads[self].fiber, (uint32_t)next);
         } else {
             ch_sleep_until(until);
@@ -190,157 +189,6 @@ void ch_trap(cudaError_t error, int report, const char *fmt, ...)
     ch_block_fault();
 }
 
-/* ---- Operations of a warp ---- */
-
-static int same_op(const struct ch_worker *w, uint32_t warp, const struct ch_thread *t)
-{
-    for (unsigned left = t->mask; left; left &= left - 1) {
-        const struct ch_thread *o = &w->threads[warp * CH_WARP + (uint32_t)__builtin_ctz(left)];
-        if (o->op != t->op || o->mask != t->mask)
-            return 0;
-    }
-    return 1;
-}
-
-/* The lane that lane `lane` reads in a shuffle, as PTX shfl defines it. */
-static unsigned source_lane(const struct ch_thread *t, unsigned lane)
-{
-    unsigned width = (unsigned)t->width, first = lane & ~(width - 1), last = first + width - 1;
-    unsigned by = (unsigned)t->arg & 31u, from = lane;
-    switch (t->op) {
-    case CH_SHFL:
-        return first | (by & (width - 1));
-    case CH_SHFL_XOR:
-        from = lane ^ by;
-        return from <= last ? from : lane;
-    case CH_SHFL_UP:
-        return lane >= first + by ? lane - by : lane;
-    default:
-        from = lane + by;
-        return from <= last ? from : lane;
-    }
-}
-
-static uint64_t shuffled(const struct ch_thread *warp, unsigned lane)
-{
-    const struct ch_thread *t = &warp[lane];
-    unsigned from = source_lane(t, lane);
-    if (!(t->mask >> from & 1u)) {
-        ch_trap(cudaErrorLaunchFailure, CUDA_HOST_DIVERGENT,
-                "%s reads lane %u, which is not in mask 0x%08x (%s:%d)", t->site.what, from,
-                t->mask, t->site.file, t->site.line);
-    }
-    return warp[from].value;
-}
-
-static uint64_t reduced(const struct ch_thread *warp, const struct ch_thread *t)
-{
-    uint32_t r = (uint32_t)warp[__builtin_ctz(t->mask)].value;
-    for (unsigned left = t->mask & (t->mask - 1); left; left &= left - 1) {
-        uint32_t v = (uint32_t)warp[__builtin_ctz(left)].value;
-        switch (t->op) {
-        case CH_REDUCE_ADD:
-            r += v;
-            break;
-        case CH_REDUCE_MIN:
-            r = (int32_t)v < (int32_t)r ? v : r;
-            break;
-        case CH_REDUCE_MAX:
-            r = (int32_t)v > (int32_t)r ? v : r;
-            break;
-        case CH_REDUCE_MIN_U:
-            r = v < r ? v : r;
-            break;
-        case CH_REDUCE_MAX_U:
-            r = v > r ? v : r;
-            break;
-        case CH_REDUCE_OR:
-            r |= v;
-            break;
-        case CH_REDUCE_AND:
-            r &= v;
-            break;
-        default:
-            r ^= v;
-        }
-    }
-    return r;
-}
-
-static uint64_t ballot(const struct ch_thread *warp, const struct ch_thread *t)
-{
-    unsigned votes = 0;
-    for (unsigned left = t->mask; left; left &= left - 1)
-        if (warp[__builtin_ctz(left)].value)
-            votes |= left & (0u - left);
-    return votes;
-}
-
-static uint64_t matching(const struct ch_thread *warp, const struct ch_thread *t)
-{
-    unsigned same = 0;
-    for (unsigned left = t->mask; left; left &= left - 1)
-        if (warp[__builtin_ctz(left)].value == t->value)
-            same |= left & (0u - left);
-    return t->op == CH_MATCH_ANY || same == t->mask ? same : 0;
-}
-
-/* All lanes of t's mask are here: results for each, and they may go on. */
-static void complete(struct ch_worker *w, uint32_t warp, struct ch_thread *t)
-{
-    struct ch_thread *lanes = &w->threads[warp * CH_WARP];
-    uint64_t all = 0;
-    if (t->op == CH_BALLOT)
-        all = ballot(lanes, t);
-    else if (t->op >= CH_REDUCE_ADD)
-        all = reduced(lanes, t);
-    for (unsigned left = t->mask; left; left &= left - 1) {
-        unsigned lane = (unsigned)__builtin_ctz(left);
-        if (t->op >= CH_SHFL && t->op <= CH_SHFL_DOWN)
-            lanes[lane].result = shuffled(lanes, lane);
-        else if (t->op == CH_MATCH_ANY || t->op == CH_MATCH_ALL)
-            lanes[lane].result = matching(lanes, &lanes[lane]);
-        else
-            lanes[lane].result = all;
-    }
-    w->warps[warp].in_op &= ~t->mask;
-}
-
-uint64_t ch_warp(enum ch_warp_op op, struct ch_site site, unsigned mask, uint64_t value, int arg,
-                 int width)
-{
-    struct ch_worker *w = ch_self.worker;
-    uint32_t warp = w->current / CH_WARP;
-    struct ch_warp_state *s = &w->warps[warp];
-    struct ch_thread *t = &w->threads[w->current];
-    unsigned bit = 1u << w->current % CH_WARP;
-    if (op != CH_ACTIVEMASK && !(mask & bit))
-        ch_trap(cudaErrorLaunchFailure, CUDA_HOST_DIVERGENT,
-                "%s under mask 0x%08x, which lacks the lane itself (%s:%d)", site.what, mask,
-                site.file, site.line);
-    if (width < 1 || width > CH_WARP || (width & (width - 1)))
-        ch_trap(cudaErrorLaunchFailure, CUDA_HOST_DIVERGENT, "%s of width %d (%s:%d)", site.what,
-                width, site.file, site.line);
-    t->op = op;
-    t->mask = mask;
-    t->value = value;
-    t->arg = arg;
-    t->width = width;
-    t->site = site;
-    s->in_op |= bit;
-    if (w->races)
-        ch_tsan_release(&s->sync);
-    if (op != CH_ACTIVEMASK && (s->in_op & mask) == mask && same_op(w, warp, t)) {
-        complete(w, warp, t);
-        make_ready(w, warp, mask & ~bit);
-    } else {
-        wait_turn(w);
-    }
-    if (w->races)
-        ch_tsan_acquire(&s->sync);
-    return t->result;
-}
-
 /* ---- Barriers of the block ---- */
 
 static int barrier_value(const struct ch_worker *w)
@@ -362,7 +210,7 @@ static void release_all(struct ch_worker *w)
     w->barrier_result = barrier_value(w);
     w->arrived = w->votes = 0;
     for (uint32_t i = 0; i < w->n_warps; i++) {
-        make_ready(w, i, w->warps[i].at_barrier);
+        ch_make_ready(w, i, w->warps[i].at_barrier);
         w->warps[i].at_barrier = 0;
     }
 }
@@ -389,7 +237,7 @@ int ch_block(enum ch_block_op op, struct ch_site site, int predicate)
     } else {
         w->threads[w->current].site = site;
         w->warps[w->current / CH_WARP].at_barrier |= 1u << w->current % CH_WARP;
-        wait_turn(w);
+        ch_wait_turn(w);
     }
     if (w->races)
         ch_tsan_acquire(&w->barrier_sync);
@@ -397,35 +245,6 @@ int ch_block(enum ch_block_op op, struct ch_site site, int predicate)
 }
 
 /* ---- The block ---- */
-
-/* Lanes that ask who is with them: those that ask at the same place when none of the warp can run.
- * 1 if there were any. */
-static int answer_activemask(struct ch_worker *w)
-{
-    int any = 0;
-    for (uint32_t i = 0; i < w->n_warps; i++) {
-        struct ch_thread *lanes = &w->threads[i * CH_WARP];
-        for (unsigned left = w->warps[i].in_op; left;) {
-            unsigned lane = (unsigned)__builtin_ctz(left), group = 0;
-            left &= left - 1;
-            if (lanes[lane].op != CH_ACTIVEMASK)
-                continue;
-            for (unsigned o = w->warps[i].in_op; o; o &= o - 1) {
-                const struct ch_thread *t = &lanes[__builtin_ctz(o)];
-                if (t->op == CH_ACTIVEMASK && t->site.line == lanes[lane].site.line &&
-                    !strcmp(t->site.file, lanes[lane].site.file))
-                    group |= o & (0u - o);
-            }
-            for (unsigned o = group; o; o &= o - 1)
-                lanes[__builtin_ctz(o)].result = group;
-            w->warps[i].in_op &= ~group;
-            make_ready(w, i, group);
-            left &= ~group;
-            any = 1;
-        }
-    }
-    return any;
-}
 
 /* A thread that others wait for: of the mask of `waiting`, or of the block. */
 static uint32_t missing_thread(const struct ch_worker *w, uint32_t waiting)
@@ -534,7 +353,7 @@ static void start_block(struct ch_worker *w, const struct ch_kernel *k, uint3 bl
         uint32_t n = w->n_threads - i * CH_WARP;
         unsigned lanes = n >= CH_WARP ? 0xffffffffu : (1u << n) - 1;
         w->warps[i] = (struct ch_warp_state){.alive = lanes};
-        make_ready(w, i, lanes);
+        ch_make_ready(w, i, lanes);
     }
     for (uint32_t i = 0; i < w->n_threads; i++)
         w->threads[i].fiber = NULL;
@@ -575,7 +394,7 @@ cudaError_t ch_block_run(struct ch_worker *w, const struct ch_kernel *k, uint3 b
             run_thread(w, &w->main, (uint32_t)next);
         if (w->error || !w->n_alive)
             break;
-        if (!w->warps_ready && !answer_activemask(w))
+        if (!w->warps_ready && !ch_answer_activemask(w))
             divergent(w);
         if (w->error)
             break;

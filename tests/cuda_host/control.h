@@ -3,7 +3,7 @@
  * Control of the simulated CUDA device: what tests set and read.  The plugin `cuda_host` exports
  * one symbol, cuda_host_control(), to be found with dlsym.
  *
- * Settings are read from the environment when the library is loaded, ATSINFER_CUDA_HOST_<NAME> for
+ * Settings are read from the environment when the library is loaded, CUDA_HOST_<NAME> for
  * each name below, and can be changed at any time through set().  Names and what they mean:
  *
  *   DEVICES        0 or 1 (1).  0: cudaErrorNoDevice

@@ -81,6 +81,11 @@ void ch_worker_leave(void);
 void ch_worker_free(struct ch_worker *w);
 /* Runs one block.  cudaSuccess, or what went wrong, which is reported. */
 cudaError_t ch_block_run(struct ch_worker *w, const struct ch_kernel *k, uint3 block);
+/* For what threads of the block wait for (block.c, warp.c): the running one waits until somebody
+ * makes it ready; lanes are; those that asked for the active lanes are answered, 1 if any did. */
+void ch_wait_turn(struct ch_worker *w);
+void ch_make_ready(struct ch_worker *w, uint32_t warp, unsigned lanes);
+int ch_answer_activemask(struct ch_worker *w);
 /* Called where a fault of the running kernel lands (on its fiber). */
 void ch_block_fault(void) __attribute__((noreturn));
 /* Faults of kernels are handled on a stack of their own. */

@@ -250,7 +250,7 @@ static int control_set(const char *name, const char *value)
 static void set_from_environment(const char *name)
 {
     char variable[64];
-    (void)snprintf(variable, sizeof variable, "ATSINFER_CUDA_HOST_%s", name);
+    (void)snprintf(variable, sizeof variable, "CUDA_HOST_%s", name);
     const char *value = getenv(variable);
     if (value && *value && control_set(name, value))
         ch_report(CUDA_HOST_MISUSE, "%s=%s cannot be; see tests/cuda_host/control.h", variable,

@@ -189,7 +189,7 @@ import json
 d = json.load(open("trace.json"))
 assert d["otherData"]["simulated"] is True
 e = d["traceEvents"]
-lanes = {"CPU": 1, "compute stream": 2, "transfer stream": 3}
+lanes = {"CPU": 1, "compute stream": 2, "transfer stream": 3, "PCIe": 4}
 named = {(x["pid"], x["args"]["name"]): x["tid"] for x in e if x["name"] == "thread_name"}
 names = {x["pid"]: x["args"]["name"] for x in e if x["name"] == "process_name"}
 assert names == {1: "paper", 2: "backlog/static"}, names
@@ -203,13 +203,13 @@ for pid in names:
     for tid in lanes.values():  # nothing overlaps in a lane
         lane = sorted((ns(x["ts"]), ns(x["ts"] + x["dur"])) for x in slices
                       if x["pid"] == pid and x["tid"] == tid)
-        assert lane or tid == 3
+        assert lane or tid >= 3
         assert all(a[1] <= b[0] for a, b in zip(lane, lane[1:])), (pid, tid)
 items = {(x["pid"], x["args"]["item"]) for x in slices if x["tid"] == 1}
 assert items and all(x["args"]["bytes"] > 0 for x in slices if x["tid"] == 3)
 moves = [x for x in slices if x["tid"] == 3]
-begin = {x["id"]: x for x in e if x["ph"] == "s"}
-end = {x["id"]: x for x in e if x["ph"] == "f"}
+begin = {x["id"]: x for x in e if x["ph"] == "s" and x["cat"] == "weight"}
+end = {x["id"]: x for x in e if x["ph"] == "f" and x["cat"] == "weight"}
 assert len(moves) > 0 and len(begin) == len(end) == len(moves)
 for i, b in begin.items():  # from a transfer to a slice of that weight, which starts no earlier
     f = end[i]
@@ -217,7 +217,14 @@ for i, b in begin.items():  # from a transfer to a slice of that weight, which s
     sent = [x for x in moves if x["pid"] == b["pid"] and x["ts"] <= b["ts"] <= x["ts"] + x["dur"]]
     assert f["ts"] >= b["ts"] and len(sent) == 1
     assert sent[0]["name"] in [x["name"] for x in user], (sent, user)
-slots = [x["args"]["slots"] for x in e if x["ph"] == "C"]
+copies = [x for x in slices if x["name"].startswith("to ")]
+sent = {x["id"]: x for x in e if x["ph"] == "s" and x["cat"] == "activation"}
+used = {x["id"]: x for x in e if x["ph"] == "f" and x["cat"] == "activation"}
+assert sent.keys() == used.keys() and len(sent) == len(copies) > 0
+assert all(ns(used[i]["ts"]) >= ns(sent[i]["ts"]) for i in sent)
+slots = [x["args"]["slots"] for x in e if x["name"] == "slots in use"]
+link = [x["args"]["bytes"] for x in e if x["name"] == "bytes on the link"]
+assert max(link) > 0 and min(link) == 0 and link[-1] == 0, link
 assert max(slots) > 0 and min(slots) == 0 and slots[-1] == 0, slots
 END
 check "the trace is one" python3 look.py

@@ -58,7 +58,8 @@ static struct atsi_session *open_session(struct open_model *o, uint32_t n_ctx, u
                                          uint32_t type)
 {
     struct atsi_err err = ATSI_ERR_INIT;
-    struct atsi_session_params p = {sizeof p, n_ctx, chunk, type, type};
+    struct atsi_session_params p = {
+        .struct_size = sizeof p, .n_ctx = n_ctx, .chunk = chunk, .type_k = type, .type_v = type};
     struct atsi_session *s = NULL;
     if (atsi_session_open(o->m, &p, &s, &err) != ATSI_OK)
         fail_msg("%s", err.msg);

@@ -103,10 +103,11 @@ static struct sums check_all(const char *const *settings, const char *what, bool
 }
 
 /* ---------------------------------------------------------------- policies and budgets */
-static void check_policy(const char *name, const char *more, bool moves)
+/* Transfers over all budgets. */
+static uint64_t check_policy(const char *name, const char *more)
 {
     static const char *const budgets[] = {"0", "10", "30", "60", "100"};
-    uint64_t resident = 0;
+    uint64_t resident = 0, transfers = 0;
     for (size_t b = 0; b < sizeof budgets / sizeof budgets[0]; b++) {
         char policy[64], vram[64], what[128];
         const char *settings[] = {policy, vram, more, NULL};
@@ -115,49 +116,49 @@ static void check_policy(const char *name, const char *more, bool moves)
         (void)snprintf(vram, sizeof vram, "memory.vram=%s%%m", budgets[b]);
         (void)snprintf(what, sizeof what, "%s, %s, %s", name, more, vram);
         sums = check_all(settings, what, b > 0);
-        if (b > 0 && moves && b < 4)
-            assert_true(sums.transfers > 0);
         if (b == 0)
             assert_int_equal(sums.resident, 0);
         resident += sums.resident;
+        transfers += sums.transfers;
     }
     assert_true(resident > 0);
+    return transfers;
 }
 
 static void layer(void **state)
 {
     (void)state;
-    check_policy("policy_static", "plugin.policy_static.mode=layer", false);
+    (void)check_policy("policy_static", "plugin.policy_static.mode=layer");
 }
 
 static void expert(void **state)
 {
     (void)state;
-    check_policy("policy_static", "plugin.policy_static.mode=expert", false);
+    (void)check_policy("policy_static", "plugin.policy_static.mode=expert");
 }
 
 static void density(void **state)
 {
     (void)state;
-    check_policy("policy_static", "plugin.policy_static.mode=density", false);
+    (void)check_policy("policy_static", "plugin.policy_static.mode=density");
 }
 
 static void stream(void **state)
 {
     (void)state;
-    check_policy("policy_static", "plugin.policy_static.mode=stream", true);
+    assert_true(check_policy("policy_static", "plugin.policy_static.mode=stream") > 0);
 }
 
 static void paper(void **state)
 {
     (void)state;
-    check_policy("policy_dp", "plugin.policy_dp.algorithm=paper", true);
+    assert_true(check_policy("policy_dp", "plugin.policy_dp.algorithm=paper") > 0);
 }
 
 static void backlog(void **state)
 {
     (void)state;
-    check_policy("policy_dp", "plugin.policy_dp.algorithm=backlog", true);
+    assert_true(check_policy("policy_dp", "plugin.policy_dp.algorithm=backlog") > 0);
 }
 
 /* ---------------------------------------------------------------- switches */

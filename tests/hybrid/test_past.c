@@ -157,7 +157,8 @@ static void assert_same_file(const char *a, const char *b)
     (void)fclose(g);
 }
 
-/* Files of both kinds of session are the same, and each is loaded by the other. */
+/* Files of both kinds of session are the same (to the bit where kernels are), and each is loaded by
+ * the other. */
 static void exchange(struct pair *p, const char *name)
 {
     char path[2][200];
@@ -166,7 +167,8 @@ static void exchange(struct pair *p, const char *name)
     go_on(p, 0, N_FIRST, name);
     for (int k = 0; k < 2; k++)
         save(p->s[k], path[k]);
-    assert_same_file(path[0], path[1]);
+    if (strcmp(hr_accel(), "twin") == 0)
+        assert_same_file(path[0], path[1]);
     go_on(p, 60, N_MORE, name);
     for (int k = 0; k < 2; k++)
         load(p->s[k], path[1 - k]);

@@ -24,3 +24,8 @@ add_dependencies(test_settings_cli atsinfer_cli gguf cpu_ref fixture_good fixtur
 atsinfer_test(test_resolve test_resolve.c scratch.c ${PROJECT_SOURCE_DIR}/cli/resolve.c
   ${PROJECT_SOURCE_DIR}/cli/resolve_hf.c ${PROJECT_SOURCE_DIR}/cli/resolve_ollama.c)
 target_link_libraries(test_resolve PRIVATE atsi_core PkgConfig::JANSSON)
+
+# The drawing of rounds, without the rest of the command.
+atsinfer_test(test_cli_trace test_cli_trace.c scratch.c ${PROJECT_SOURCE_DIR}/cli/trace.c
+  ${PROJECT_SOURCE_DIR}/cli/trace_out.c ${PROJECT_SOURCE_DIR}/cli/file.c)
+target_link_libraries(test_cli_trace PRIVATE PkgConfig::JANSSON)

@@ -363,7 +363,8 @@ struct atsi_session *fake_session(struct fake_model *f, uint32_t n_ctx, uint32_t
                                   uint32_t type)
 {
     struct atsi_err err = ATSI_ERR_INIT;
-    struct atsi_session_params p = {sizeof p, n_ctx, chunk, type, type};
+    struct atsi_session_params p = {
+        .struct_size = sizeof p, .n_ctx = n_ctx, .chunk = chunk, .type_k = type, .type_v = type};
     struct atsi_session *s = calloc(1, sizeof *s);
     must(s != NULL, "session", &err);
     s->rt = f->m.rt;
