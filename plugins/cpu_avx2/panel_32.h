@@ -92,7 +92,7 @@ CPU_INLINE void record_32(const int type, const uint32_t n, const uint8_t *const
     const uint32_t chunks = (uint32_t)f->strip_chunks * ATSI_PANEL_CHUNK;
     CPU_UNROLL
     for (int p = 0; p < 2; p++)
-        _mm_prefetch((const char *)w[p] + PANEL_AHEAD, _MM_HINT_T1);
+        _mm_prefetch((const char *)w[p] + PANEL_AHEAD, _MM_HINT_T0);
     CPU_UNROLL
     for (uint32_t i = 0; i < n; i++) {
         const uint8_t *const heads[2] = {w[0] + i * head, w[1] + i * head};
@@ -166,25 +166,17 @@ CPU_INLINE void open_32(const int type, const uint8_t *panel, uint32_t n_blocks,
 }
 
 /* ---------------------------------------------------------------- the slots */
-#define FEW_ARGS                                                                                   \
-    const uint8_t *w, size_t apart, const struct cpu_act *x, uint32_t t, float *y, size_t y_apart, \
-        size_t ys
-#define OPEN_ARGS                                                                                  \
-    const uint8_t *panel, uint32_t n_blocks, uint32_t first, uint32_t n, struct panel_chunk *o
-#define SLOT_ARGS                                                                                  \
-    uint32_t type, const void *w, uint32_t n_panels, const struct cpu_act *x, float *y, size_t ys
-
 /* Tiles of a kind of codes. */
 #define PANEL_TILES_32(name, RUN, IS_SIGNED)                                                       \
     static void name(TILES_ARGS)                                                                   \
     {                                                                                              \
         const struct type32 kind = {                                                               \
-            .zero = zero, .is_signed = IS_SIGNED, .has_min = has_min, .run = RUN};                 \
+            .zero = zero, .is_signed = (IS_SIGNED), .has_min = has_min, .run = (RUN)};             \
         panel_vectors(&kind, NULL, w, a, nb, nv, acc);                                             \
     }
 
 /* The functions of a type; `tiles` are those of its kind of codes. */
-#define PANEL_32(name, TYPE, tiles)                                                                \
+#define PANEL_32(name, TYPE, tiles, MANY)                                                          \
     static void name##_one_token(FEW_ARGS)                                                         \
     {                                                                                              \
         (void)ys;                                                                                  \
@@ -199,6 +191,7 @@ CPU_INLINE void open_32(const int type, const uint8_t *panel, uint32_t n_blocks,
         const struct panel_product p = {name##_one_token,                                          \
                                         name##_open,                                               \
                                         tiles,                                                     \
+                                        MANY,                                                      \
                                         32,                                                        \
                                         panel_is_signed(TYPE),                                     \
                                         panel_forms[TYPE].has_min != 0,                            \
@@ -215,13 +208,13 @@ PANEL_TILES_32(tiles_32_4, 4, false)
 PANEL_TILES_32(tiles_32_wide, 1, true)
 #endif
 
-PANEL_32(q4_0, ATSI_TYPE_Q4_0, tiles_32_8)
-PANEL_32(q4_1, ATSI_TYPE_Q4_1, tiles_32_8)
-PANEL_32(q5_0, ATSI_TYPE_Q5_0, tiles_32_4)
-PANEL_32(q5_1, ATSI_TYPE_Q5_1, tiles_32_4)
-PANEL_32(q8_0, ATSI_TYPE_Q8_0, tiles_32_wide)
-PANEL_32(iq4_nl, ATSI_TYPE_IQ4_NL, tiles_32_wide)
-PANEL_32(mxfp4, ATSI_TYPE_MXFP4, tiles_32_4)
+PANEL_32(q4_0, ATSI_TYPE_Q4_0, tiles_32_8, 16)
+PANEL_32(q4_1, ATSI_TYPE_Q4_1, tiles_32_8, 16)
+PANEL_32(q5_0, ATSI_TYPE_Q5_0, tiles_32_4, 7)
+PANEL_32(q5_1, ATSI_TYPE_Q5_1, tiles_32_4, 7)
+PANEL_32(q8_0, ATSI_TYPE_Q8_0, tiles_32_wide, 20)
+PANEL_32(iq4_nl, ATSI_TYPE_IQ4_NL, tiles_32_wide, 11)
+PANEL_32(mxfp4, ATSI_TYPE_MXFP4, tiles_32_4, 5)
 
 static void fill_panel_32(cpu_gemm_panel_fn *gemm[])
 {

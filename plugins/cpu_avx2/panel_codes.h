@@ -52,14 +52,14 @@ CPU_INLINE int panel_weight(const int type, const int k)
     return type == ATSI_TYPE_Q2_K ? 2 * (k % 2) : 0;
 }
 
-/* Bytes ahead that a stream is prefetched, into the second cache. */
-#define PANEL_AHEAD 1024
+/* Bytes ahead that a stream is prefetched. */
+#define PANEL_AHEAD 2048
 
 /* Half h of a chunk. */
 CPU_INLINE __m256i load_half(const uint8_t *chunk, const int h)
 {
     if (h == 0)
-        _mm_prefetch((const char *)chunk + PANEL_AHEAD, _MM_HINT_T1);
+        _mm_prefetch((const char *)chunk + PANEL_AHEAD, _MM_HINT_T0);
     return load256(chunk + 32 * h);
 }
 

@@ -11,28 +11,20 @@
 #include "../cpu_common/panel_walk.h"
 
 enum {
-    AHEAD = 1024,  /* bytes a stream is prefetched, into the second cache */
+    AHEAD = 2048,  /* bytes a stream is prefetched */
     TILE_T = 3,    /* tokens of a tile: with one panel twelve sums */
     FEW_TOKENS = 2 /* so many take the weights twice rather than leave one stream */
 };
 
-/* Two columns of a panel in four vectors.  F16, BF16: rows 4 i .. 4 i + 3, each with its even and
+/* Two columns of a panel are four vectors.  F16, BF16: rows 4 i .. 4 i + 3, each with its even and
  * its odd column; F32: rows 0-7 and 8-15 of the even column, then those of the odd one. */
-CPU_INLINE void two_columns(const int type, const uint8_t *p, __m256 v[4])
+CPU_INLINE __m256 vector_of(const int type, const uint8_t *p, const int i)
 {
-    _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T1);
     if (type == ATSI_TYPE_F32)
-        _mm_prefetch((const char *)p + AHEAD + 64, _MM_HINT_T1);
-    CPU_UNROLL
-    for (int i = 0; i < 4; i++) {
-        if (type == ATSI_TYPE_F32)
-            v[i] = _mm256_castsi256_ps(load256(p + 32 * i));
-        else if (type == ATSI_TYPE_F16)
-            v[i] = _mm256_cvtph_ps(load128(p + 16 * i));
-        else
-            v[i] = _mm256_castsi256_ps(
-                _mm256_slli_epi32(_mm256_cvtepu16_epi32(load128(p + 16 * i)), 16));
-    }
+        return _mm256_castsi256_ps(load256(p + 32 * i));
+    if (type == ATSI_TYPE_F16)
+        return _mm256_cvtph_ps(load128(p + 16 * i));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load128(p + 16 * i)), 16));
 }
 
 /* The activations that meet vector i: both, alternating, or one. */
@@ -91,13 +83,16 @@ CPU_INLINE void columns_f(const int type, const int n_p, const int n_t, const ui
     for (uint32_t c = 0; c + 2 <= k; c += 2, w += step, x += 2) {
         CPU_UNROLL
         for (int p = 0; p < n_p; p++) {
-            __m256 v[4];
-            two_columns(type, w + (size_t)p * apart, v);
+            const uint8_t *from = w + (size_t)p * apart;
+            for (size_t b = 0; b < step; b += 64)
+                prefetch(from + b + AHEAD);
             CPU_UNROLL
-            for (int i = 0; i < 4 * n_t; i++) {
-                const int t = i / 4;
-                acc[p][t][i % 4] = _mm256_fmadd_ps(
-                    v[i % 4], activations(type, x + (size_t)t * xs, i % 4), acc[p][t][i % 4]);
+            for (int i = 0; i < 4; i++) {
+                const __m256 v = vector_of(type, from, i);
+                CPU_UNROLL
+                for (int t = 0; t < n_t; t++)
+                    acc[p][t][i] =
+                        _mm256_fmadd_ps(v, activations(type, x + (size_t)t * xs, i), acc[p][t][i]);
             }
         }
     }

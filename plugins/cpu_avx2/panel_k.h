@@ -198,26 +198,18 @@ CPU_INLINE void open_k(const int type, const uint8_t *panel, uint32_t n_super, u
 }
 
 /* ---------------------------------------------------------------- the slots */
-#define FEW_ARGS                                                                                   \
-    const uint8_t *w, size_t apart, const struct cpu_act *x, uint32_t t, float *y, size_t y_apart, \
-        size_t ys
-#define OPEN_ARGS                                                                                  \
-    const uint8_t *panel, uint32_t n_blocks, uint32_t first, uint32_t n, struct panel_chunk *o
-#define SLOT_ARGS                                                                                  \
-    uint32_t type, const void *w, uint32_t n_panels, const struct cpu_act *x, float *y, size_t ys
-
 /* Tiles of a kind of codes. */
 #define PANEL_TILES_K(name, GROUP, RUN, IS_SIGNED)                                                 \
     static void name(TILES_ARGS)                                                                   \
     {                                                                                              \
         const struct type256 kind = {                                                              \
-            .is_signed = IS_SIGNED, .has_min = has_min, .group = GROUP, .run = RUN};               \
+            .is_signed = (IS_SIGNED), .has_min = has_min, .group = (GROUP), .run = (RUN)};         \
         (void)zero; /* in the mins */                                                              \
         panel_vectors(NULL, &kind, w, a, nb, nv, acc);                                             \
     }
 
 /* The functions of a type; `tiles` are those of its kind of codes. */
-#define PANEL_K(name, TYPE, tiles)                                                                 \
+#define PANEL_K(name, TYPE, tiles, MANY)                                                           \
     static void name##_one_token(FEW_ARGS)                                                         \
     {                                                                                              \
         (void)ys;                                                                                  \
@@ -233,6 +225,7 @@ CPU_INLINE void open_k(const int type, const uint8_t *panel, uint32_t n_super, u
         const struct panel_product p = {name##_one_token,                                          \
                                         name##_open,                                               \
                                         tiles,                                                     \
+                                        MANY,                                                      \
                                         SUPER,                                                     \
                                         panel_is_signed(TYPE),                                     \
                                         panel_forms[TYPE].has_min != 0,                            \
@@ -256,12 +249,12 @@ PANEL_TILES_K(tiles_32_8, 32, 8, false)
 PANEL_TILES_K(tiles_wide, 32, 1, true)
 #endif
 
-PANEL_K(q2_k, ATSI_TYPE_Q2_K, tiles_16_4)
-PANEL_K(q3_k, ATSI_TYPE_Q3_K, tiles_16_4)
-PANEL_K(q4_k, ATSI_TYPE_Q4_K, tiles_32_8)
-PANEL_K(q5_k, ATSI_TYPE_Q5_K, tiles_32_4)
-PANEL_K(q6_k, ATSI_TYPE_Q6_K, tiles_16_2)
-PANEL_K(iq4_xs, ATSI_TYPE_IQ4_XS, tiles_wide)
+PANEL_K(q2_k, ATSI_TYPE_Q2_K, tiles_16_4, 8)
+PANEL_K(q3_k, ATSI_TYPE_Q3_K, tiles_16_4, 5)
+PANEL_K(q4_k, ATSI_TYPE_Q4_K, tiles_32_8, 16)
+PANEL_K(q5_k, ATSI_TYPE_Q5_K, tiles_32_4, 6)
+PANEL_K(q6_k, ATSI_TYPE_Q6_K, tiles_16_2, 6)
+PANEL_K(iq4_xs, ATSI_TYPE_IQ4_XS, tiles_wide, 11)
 
 static void fill_panel_k(cpu_gemm_panel_fn *gemm[])
 {

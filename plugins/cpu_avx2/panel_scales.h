@@ -104,7 +104,7 @@ CPU_INLINE void panel_scales(const int type, const uint8_t *head, const uint8_t 
     const int n = panel_forms[type].scale_chunks;
     __m256i w[4];
     if (h == 0)
-        _mm_prefetch((const char *)head + PANEL_AHEAD, _MM_HINT_T1);
+        _mm_prefetch((const char *)head + PANEL_AHEAD, _MM_HINT_T0);
     CPU_UNROLL
     for (int i = 0; i < n; i++)
         w[i] = load_half(body + 64 * i, h);

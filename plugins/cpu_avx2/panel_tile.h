@@ -12,13 +12,6 @@
 
 #include "../cpu_common/panel_walk.h"
 
-enum {
-    /* Fewer tokens are cheaper one by one: a tile works on eight at once, for about four times the
-     * instructions of one; signed weights cost it twice as much. */
-    PANEL_MANY = 5,
-    PANEL_MANY_SIGNED = 7
-};
-
 /* 256 columns of a panel: row_chunk of sixteen rows. */
 struct panel_chunk {
     union { /* dword c of every row; or, for signed weights, i16 2c and 2c+1 */
@@ -59,6 +52,9 @@ struct panel_product {
     panel_few_fn *one_token;
     panel_open_fn *open;
     panel_tiles_fn *tiles;
+    /* Of a pass of 32 tokens: fewer are cheaper one by one, as a tile works on whole vectors of
+     * eight (measured, Zen 4). */
+    uint32_t many;
     uint32_t block;
     bool is_signed, has_min;
     int zero;
@@ -91,18 +87,21 @@ static void panel_product(const struct panel_product *f, uint32_t type, const vo
                           uint32_t n_panels, const struct cpu_act *x, float *y, size_t ys)
 {
     const uint32_t group = TILE_ROWS / ATSI_PANEL_ROWS;
+    const struct panel_few few = {f->one_token, NULL, 0};
     const size_t bytes = (size_t)atsi_panel_bytes(type, x->k);
-    if (x->n_tok < (f->is_signed ? PANEL_MANY_SIGNED : PANEL_MANY)) {
-        const struct panel_few few = {f->one_token, NULL, 0};
-        panel_few_tokens(&few, w, bytes, n_panels, x, y, ys);
-        return;
-    }
+    const uint32_t rest = x->n_tok % TILE_TOKENS, done = x->n_tok - (rest < f->many ? rest : 0);
+    struct cpu_act last = *x;
     for (uint32_t p = 0; p < n_panels; p += group)
-        for (uint32_t t = 0; t < x->n_tok; t += TILE_TOKENS)
+        for (uint32_t t = 0; t < done; t += TILE_TOKENS)
             panel_block(f, (const uint8_t *)w + p * bytes, bytes,
                         n_panels - p < group ? n_panels - p : group, x, t,
-                        x->n_tok - t < TILE_TOKENS ? x->n_tok - t : TILE_TOKENS,
+                        done - t < TILE_TOKENS ? done - t : TILE_TOKENS,
                         y + t * ys + p * (size_t)ATSI_PANEL_ROWS, ys);
+    last.q += done * x->q_stride;
+    last.d += done * x->d_stride;
+    last.bsum += done * x->bsum_stride;
+    last.n_tok -= done;
+    panel_few_tokens(&few, w, bytes, n_panels, &last, y + done * ys, ys);
 }
 
 /* ---------------------------------------------------------------- kinds of tiles */
@@ -140,6 +139,14 @@ CPU_INLINE void panel_vectors(const struct type32 *t32, const struct type256 *t2
     }
 }
 
+/* Parameters of the functions that are written by macros, one per type. */
+#define FEW_ARGS                                                                                   \
+    const uint8_t *w, size_t apart, const struct cpu_act *x, uint32_t t, float *y, size_t y_apart, \
+        size_t ys
+#define OPEN_ARGS                                                                                  \
+    const uint8_t *panel, uint32_t n_blocks, uint32_t first, uint32_t n, struct panel_chunk *o
+#define SLOT_ARGS                                                                                  \
+    uint32_t type, const void *w, uint32_t n_panels, const struct cpu_act *x, float *y, size_t ys
 #define TILES_ARGS                                                                                 \
     const struct panel_chunk *w, const struct act_tile *a, bool has_min, int zero, int nb, int nv, \
         float(*acc)[TILE_TOKENS]
