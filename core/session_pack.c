@@ -38,7 +38,10 @@ int atsi_session_start_packing(struct atsi_session *s, const uint8_t *packable,
                                  .packable = packable,
                                  .mode = atsi_pack_mode_read(s->rt->conf),
                                  .cache = atsi_conf_bool(s->rt->conf, "load.pack_cache")};
-    int rc = atsi_model_weights(s->model, &p.weights, err);
+    int rc = ATSI_OK;
+    if (p.mode == ATSI_PACK_AUTO && s->props.prefers_panels == 0)
+        return ATSI_OK;
+    rc = atsi_model_weights(s->model, &p.weights, err);
     if (rc != ATSI_OK || !atsi_weights_can_release(p.weights)) /* all would be in memory twice */
         return rc;
     return atsi_packer_open(&p, &s->packer, err);

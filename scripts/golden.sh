@@ -12,7 +12,7 @@ short_chunks=F32
 
 scripts/packages.sh gcc libc6-dev cmake ninja-build pkg-config libhwloc-dev libinih-dev libcmocka-dev \
   libpcre2-dev libjansson-dev libutf8proc-dev libedit-dev libxxhash-dev python3 python3-numpy
-cmake --preset release -DATSINFER_TESTS=OFF >/dev/null
+cmake --preset release -DATSINFER_TESTS=OFF -DATSINFER_CUDA=OFF >/dev/null
 cmake --build build
 atsinfer=$PWD/build/bin/atsinfer
 models=$PWD/build/golden-models

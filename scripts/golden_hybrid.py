@@ -7,7 +7,8 @@
 Each F32 model answers the golden prompts with an accelerator beside the CPU: greedy tokens must be
 equal to those of the CPU alone, and every logit of every prompt position within 0.001.  The usual
 run takes the prompt `len7`, 8 tokens, and one chunk length per case in turn; --full takes all
-prompts, 32 tokens and all chunk lengths.
+prompts, 32 tokens and all chunk lengths.  Costs are typical ones, so that the plans are the same
+everywhere.
 """
 import argparse
 import concurrent.futures
@@ -70,7 +71,7 @@ def cases(full):
 def check(args, model, prompt, n, alone, case):
     policy, budget, chunk = case
     settings = POLICIES[policy] + [f"backend.accel={args.accel}", f"memory.vram={budget}%m",
-                                   f"prefill.chunk={chunk}"] + args.set
+                                   f"prefill.chunk={chunk}", "policy.costs=typical"] + args.set
     got, error = run(args, model, prompt, n, settings)
     if error:
         return case, error, 0.0

@@ -118,6 +118,10 @@ struct atsi_props {
     uint64_t mem_total_bytes, mem_free_bytes; /* 0: not known */
     uint32_t buf_align_bytes;                 /* buffers start at multiples of this */
     uint32_t buf_pad_bytes;                   /* kernels may read this far past a row's end */
+    /* 1: products are faster on ATSI_LAYOUT_PANELS than on rows.  Asked of the CPU that computes a
+     * session: the engine then packs weights on its own, where all devices' supports() takes them.
+     * 0: not faster, or not known. */
+    uint32_t prefers_panels;
 };
 
 /* Work to queue: ops in order, after all of `wait`, before `signal` fires. */

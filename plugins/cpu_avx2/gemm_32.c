@@ -22,15 +22,10 @@ CPU_INLINE __m256 m_f16(const uint8_t *const b[8])
     return f16_of_rows(b, sizeof(uint16_t));
 }
 
-/* 2^(e - 128), bit patterns: (e - 1) << 23 for e >= 2; 2^21 << e, subnormal, for 1 and 0. */
 CPU_INLINE __m256 d_e8m0(const uint8_t *const b[8])
 {
-    __m256i e =
-        _mm256_setr_epi32(b[0][0], b[1][0], b[2][0], b[3][0], b[4][0], b[5][0], b[6][0], b[7][0]);
-    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
-    __m256i tiny = _mm256_sllv_epi32(_mm256_set1_epi32(1 << 21), e);
-    return _mm256_castsi256_ps(
-        _mm256_blendv_epi8(normal, tiny, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
+    return e8m0_values(
+        _mm256_setr_epi32(b[0][0], b[1][0], b[2][0], b[3][0], b[4][0], b[5][0], b[6][0], b[7][0]));
 }
 
 void gemm_q4_0_avx2(const void *w, size_t w_stride, uint32_t n_rows, const struct cpu_act *x,

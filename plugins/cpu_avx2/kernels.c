@@ -2,6 +2,8 @@
  *
  * The table of this instruction set: the reference, overlaid with what is faster here.  TOPK stays
  * the reference: its few hundred logits per token do not show beside the experts' weights.
+ * Products on panels use VNNI where the CPU has it; with and without, they give the same bits, and
+ * those of weights in rows.
  */
 #include "kernels.h"
 
@@ -27,6 +29,18 @@ static void fill_products(struct cpu_kernels *k)
     k->gemm[ATSI_TYPE_IQ4_XS] = gemm_iq4_xs_avx2;
 }
 
+static void fill_panels(bool vnni, struct cpu_kernels *k)
+{
+    fill_panel_f_avx2(k);
+    if (vnni) {
+        fill_panel_32_avx2_vnni(k);
+        fill_panel_k_avx2_vnni(k);
+    } else {
+        fill_panel_32_avx2(k);
+        fill_panel_k_avx2(k);
+    }
+}
+
 static void fill_dequant(struct cpu_kernels *k)
 {
     k->dequant[ATSI_TYPE_F16] = dequant_f16_avx2;
@@ -48,13 +62,15 @@ static void fill_dequant(struct cpu_kernels *k)
 
 void cpu_avx2_kernels(const struct atsi_host *host, struct cpu_kernels *out)
 {
-    (void)host; /* one variant: nothing to choose by further capabilities */
+    const bool vnni = (host->cpu_caps & ATSI_CPU_AVX_VNNI) != 0;
     cpu_ref_kernels(out);
     out->isa = "avx2";
-    (void)snprintf(out->detail, sizeof out->detail, "FMA F16C");
+    (void)snprintf(out->detail, sizeof out->detail, "FMA F16C%s",
+                   vnni ? ", VNNI for packed weights" : "");
     out->quant_32 = quant_32_avx2;
     out->quant_256 = quant_256_avx2;
     fill_products(out);
+    fill_panels(vnni, out);
     fill_dequant(out);
     out->rms_norm = rms_norm_avx2;
     out->rope = rope_avx2;

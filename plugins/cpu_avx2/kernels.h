@@ -21,6 +21,14 @@ cpu_gemm_fn gemm_q4_0_avx2, gemm_q4_1_avx2, gemm_q5_0_avx2, gemm_q5_1_avx2, gemm
 cpu_gemm_fn gemm_q2_k_avx2, gemm_q3_k_avx2, gemm_q4_k_avx2, gemm_q5_k_avx2, gemm_q6_k_avx2,
     gemm_iq4_xs_avx2;
 
+/* Products on panels; each fills the slots of its weight types.  The _vnni twins need
+ * ATSI_CPU_AVX_VNNI. */
+void fill_panel_f_avx2(struct cpu_kernels *out);
+void fill_panel_32_avx2(struct cpu_kernels *out);
+void fill_panel_32_avx2_vnni(struct cpu_kernels *out);
+void fill_panel_k_avx2(struct cpu_kernels *out);
+void fill_panel_k_avx2_vnni(struct cpu_kernels *out);
+
 /* dequant.c */
 void dequant_f16_avx2(const void *w, float *y, uint32_t k);
 void dequant_bf16_avx2(const void *w, float *y, uint32_t k);

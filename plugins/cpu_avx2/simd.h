@@ -13,6 +13,13 @@
 
 #include "atsinfer/quant.h"
 
+/* Loops over arrays of registers: they stay registers only when unrolled. */
+#ifdef __clang__
+#define CPU_UNROLL _Pragma("unroll")
+#else
+#define CPU_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 /* A skeleton is written once and specialised per weight type by inlining constants and the type's
  * functions into it. */
 #define CPU_INLINE static inline __attribute__((always_inline))
@@ -57,6 +64,28 @@ CPU_INLINE __m256i in_order(__m256i v)
 {
     __asm__("" : "+x"(v));
     return v;
+}
+
+/* 2^(e - 128), bit patterns: (e - 1) << 23 for e >= 2; 2^21 << e, subnormal, for 1 and 0. */
+CPU_INLINE __m256 e8m0_values(__m256i e)
+{
+    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    __m256i tiny = _mm256_sllv_epi32(_mm256_set1_epi32(1 << 21), e);
+    return _mm256_castsi256_ps(
+        _mm256_blendv_epi8(normal, tiny, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
+}
+
+/* Bytes 0 and 1 (2 and 3) of every dword as two i16. */
+CPU_INLINE __m256i low_pair(__m256i v)
+{
+    const __m256i at = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(-1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13));
+    return _mm256_srai_epi16(_mm256_shuffle_epi8(v, at), 8);
+}
+
+CPU_INLINE __m256i high_pair(__m256i v)
+{
+    return low_pair(_mm256_srli_epi32(v, 16));
 }
 
 /* A hint only: the address may lie past the end of the weights. */

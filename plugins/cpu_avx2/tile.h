@@ -14,6 +14,7 @@
 #ifndef CPU_AVX2_TILE_H
 #define CPU_AVX2_TILE_H
 
+#include "dot.h"
 #include "gemv.h"
 #include "unpack.h"
 
@@ -45,6 +46,16 @@ struct row_chunk {
     /* 256: scale of group 2j, of group 2j + 1, mins of both (i16 pairs, as madd takes them) */
     _Alignas(32) int32_t s_even[8], s_odd[8], mins[8];
     _Alignas(32) float d[8], m[8]; /* 32: per block; 256: d[0] and dmin in m[0] */
+};
+
+/* What tiles read of a weight row of a chunk: dwords q_step bytes apart; steps of the others in
+ * elements. */
+struct row_view {
+    const uint8_t *q;
+    size_t q_step;
+    const int32_t *s_even, *s_odd, *mins;
+    const float *d, *m;
+    size_t step;
 };
 
 /* ---------------------------------------------------------------- activations */
@@ -145,32 +156,37 @@ CPU_INLINE void open256(const struct type256 *type, const uint8_t *w, struct row
 }
 
 /* ---------------------------------------------------------------- products */
+CPU_INLINE struct row_view view_row(const struct row_chunk *c)
+{
+    const struct row_view w = {c->q8, 4, c->s_even, c->s_odd, c->mins, c->d, c->m, 1};
+    return w;
+}
+
 /* sum[v] += scale * products of 4 * n elements, for nv vectors of tokens; runs of `run` dwords are
- * added in i16. */
-CPU_INLINE void mul_u8(const uint8_t *w, const int8_t (*a)[TILE_TOKENS][4], int n, int run, int nv,
-                       __m256i scale, __m256i sum[4])
+ * added in i16.  scale may be NULL. */
+CPU_INLINE void mul_u8(const uint8_t *w, size_t step, const int8_t (*a)[TILE_TOKENS][4], int n,
+                       int run, int nv, const __m256i *scale, __m256i sum[4])
 {
     for (int i = 0; i < n; i += run) {
         __m256i p[4];
         for (int c = i; c < i + run; c++) {
-            const __m256i q = _mm256_set1_epi32((int)load_u32(w + (size_t)4 * (size_t)c));
-            for (int v = 0; v < nv; v++) {
-                __m256i t = _mm256_maddubs_epi16(
-                    q, _mm256_load_si256((const __m256i *)(const void *)a[c][8 * v]));
-                p[v] = c == i ? t : in_order(_mm256_add_epi16(p[v], t));
-            }
+            const __m256i q = _mm256_set1_epi32((int)load_u32(w + step * (size_t)c));
+            for (int v = 0; v < nv; v++)
+                p[v] = part_add(c == i, p[v], q,
+                                _mm256_load_si256((const __m256i *)(const void *)a[c][8 * v]));
         }
         for (int v = 0; v < nv; v++)
-            sum[v] = in_order(_mm256_add_epi32(sum[v], _mm256_madd_epi16(p[v], scale)));
+            sum[v] =
+                scale != NULL ? scale_add(sum[v], p[v], *scale, 0) : widen_add(false, sum[v], p[v]);
     }
 }
 
 /* sum[v] += products of 2 * n elements. */
-CPU_INLINE void mul_i16(const int16_t *w, const int16_t (*a)[TILE_TOKENS][2], int n, int nv,
-                        __m256i sum[4])
+CPU_INLINE void mul_i16(const uint8_t *w, size_t step, const int16_t (*a)[TILE_TOKENS][2], int n,
+                        int nv, __m256i sum[4])
 {
     for (int c = 0; c < n; c++) {
-        const __m256i q = _mm256_set1_epi32((int)load_u32(w + (size_t)2 * (size_t)c));
+        const __m256i q = _mm256_set1_epi32((int)load_u32(w + step * (size_t)c));
         for (int v = 0; v < nv; v++) {
             __m256i t =
                 _mm256_madd_epi16(q, _mm256_load_si256((const __m256i *)(const void *)a[c][8 * v]));
@@ -185,9 +201,10 @@ CPU_INLINE __m256i bsum_at(const struct act_tile *a, int i, int v)
 }
 
 /* acc[8 nv] of one row goes on over nb blocks. */
-CPU_INLINE void tile32(const struct type32 *type, const struct row_chunk *w,
+CPU_INLINE void tile32(const struct type32 *type, const struct row_view *w,
                        const struct act_tile *a, int nb, int nv, float *acc)
 {
+    const size_t step = w->q_step;
     const __m256i one = _mm256_set1_epi16(1);
     __m256 y[4];
     for (int v = 0; v < nv; v++)
@@ -199,10 +216,11 @@ CPU_INLINE void tile32(const struct type32 *type, const struct row_chunk *w,
                                    : _mm256_madd_epi16(bsum_at(a, i, v),
                                                        _mm256_set1_epi16((short)(-type->zero)));
         if (type->is_signed)
-            mul_i16(w->q16 + 32 * i, a->q16 + 16 * i, 16, nv, s);
+            mul_i16(w->q + 16 * step * (size_t)i, step, a->q16 + 16 * i, 16, nv, s);
         else
-            mul_u8(w->q8 + 32 * i, a->q8 + 8 * i, 8, type->run, nv, one, s);
-        const __m256 d = _mm256_set1_ps(w->d[i]), m = _mm256_set1_ps(type->has_min ? w->m[i] : 0);
+            mul_u8(w->q + 8 * step * (size_t)i, step, a->q8 + 8 * i, 8, type->run, nv, NULL, s);
+        const __m256 d = _mm256_set1_ps(w->d[w->step * (size_t)i]);
+        const __m256 m = _mm256_set1_ps(type->has_min ? w->m[w->step * (size_t)i] : 0);
         for (int v = 0; v < nv; v++) {
             __m256 da = _mm256_load_ps(&a->d[i][8 * v]);
             y[v] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(s[v]), _mm256_mul_ps(d, da), y[v]);
@@ -216,28 +234,29 @@ CPU_INLINE void tile32(const struct type32 *type, const struct row_chunk *w,
 }
 
 /* acc[8 nv] of one row goes on over one block. */
-CPU_INLINE void tile256(const struct type256 *type, const struct row_chunk *w,
+CPU_INLINE void tile256(const struct type256 *type, const struct row_view *w,
                         const struct act_tile *a, int nv, float *acc)
 {
+    const size_t step = w->q_step;
     __m256i s[4], m[4];
     for (int v = 0; v < nv; v++)
         s[v] = m[v] = _mm256_setzero_si256();
-    if (type->is_signed) {
-        mul_i16(w->q16, a->q16, TILE_ELEMS / 2, nv, s);
-    } else {
-        for (int j = 0; j < 8; j++) {
-            const uint8_t *q = w->q8 + 32 * j;
-            const int n = type->group / 4;
-            mul_u8(q, a->q8 + 8 * j, n, type->run, nv, _mm256_set1_epi32(w->s_even[j]), s);
-            if (n == 4)
-                mul_u8(q + 16, a->q8 + 8 * j + 4, n, type->run, nv, _mm256_set1_epi32(w->s_odd[j]),
-                       s);
+    if (type->is_signed)
+        mul_i16(w->q, step, a->q16, TILE_ELEMS / 2, nv, s);
+    for (int j = 0; j < 8 && !type->is_signed; j++) {
+        const uint8_t *q = w->q + 8 * step * (size_t)j;
+        const __m256i even = _mm256_set1_epi32(w->s_even[w->step * (size_t)j]);
+        const int n = type->group / 4;
+        mul_u8(q, step, a->q8 + 8 * j, n, type->run, nv, &even, s);
+        if (n == 4) {
+            const __m256i odd = _mm256_set1_epi32(w->s_odd[w->step * (size_t)j]);
+            mul_u8(q + 4 * step, step, a->q8 + 8 * j + 4, n, type->run, nv, &odd, s);
         }
-        for (int j = 0; j < 8; j++) {
-            const __m256i mins = _mm256_set1_epi32(w->mins[j]);
-            for (int v = 0; v < nv; v++)
-                m[v] = in_order(_mm256_add_epi32(m[v], _mm256_madd_epi16(mins, bsum_at(a, j, v))));
-        }
+    }
+    for (int j = 0; j < 8 && !type->is_signed; j++) {
+        const __m256i mins = _mm256_set1_epi32(w->mins[w->step * (size_t)j]);
+        for (int v = 0; v < nv; v++)
+            m[v] = in_order(_mm256_add_epi32(m[v], _mm256_madd_epi16(mins, bsum_at(a, j, v))));
     }
     const __m256 d = _mm256_set1_ps(w->d[0]), dmin = _mm256_set1_ps(type->has_min ? w->m[0] : 0);
     for (int v = 0; v < nv; v++) {
@@ -258,6 +277,7 @@ CPU_INLINE void tile_rows(const struct type32 *t32, const struct type256 *t256, 
                           int nv, float (*acc)[TILE_TOKENS])
 {
     struct row_chunk c;
+    const struct row_view view = view_row(&c);
     for (uint32_t r = 0; r < n_rows; r++) {
         const uint8_t *p = w + r * w_stride;
         const size_t bytes = t32 != NULL ? (size_t)nb * t32->bytes : t256->bytes;
@@ -265,10 +285,10 @@ CPU_INLINE void tile_rows(const struct type32 *t32, const struct type256 *t256, 
             prefetch(p + bytes + o);
         if (t32 != NULL) {
             open32(t32, p, (uint32_t)nb, &c);
-            tile32(t32, &c, a, nb, nv, acc[r]);
+            tile32(t32, &view, a, nb, nv, acc[r]);
         } else {
             open256(t256, p, &c);
-            tile256(t256, &c, a, nv, acc[r]);
+            tile256(t256, &view, a, nv, acc[r]);
         }
     }
 }

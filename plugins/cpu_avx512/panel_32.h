@@ -7,7 +7,10 @@
 #define ATSI_CPU_AVX512_PANEL_32_H
 
 #include "gemm_32.h"
-#include "panel_walk.h"
+#include "panel_codes.h"
+#include "rows.h"
+
+#include "../cpu_common/panel_walk.h"
 
 /* ---------------------------------------------------------------- scales */
 /* 2^(e - 128) of sixteen bytes: exact, subnormals too. */

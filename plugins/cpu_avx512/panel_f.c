@@ -6,7 +6,10 @@
  * multiply-adds; tiles only group such chains.
  */
 #include "kernels.h"
-#include "panel_walk.h"
+#include "panel_codes.h"
+#include "rows.h"
+
+#include "../cpu_common/panel_walk.h"
 
 #define STEP_COLUMNS 512 /* of 32 rows: 32 KiB of F16, and 12 KiB of activations per tile */
 

@@ -7,8 +7,11 @@
 #define ATSI_CPU_AVX512_PANEL_K_H
 
 #include "gemm_k.h"
+#include "panel_codes.h"
 #include "panel_scales.h"
-#include "panel_walk.h"
+#include "rows.h"
+
+#include "../cpu_common/panel_walk.h"
 
 /* ---------------------------------------------------------------- few tokens */
 /* What the sums of each sub-block start from: -zero times the sum of its activations, weighted as

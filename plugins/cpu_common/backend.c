@@ -70,6 +70,17 @@ static void cpu_close(struct atsi_backend *be)
     free(be);
 }
 
+/* Panels are worth packing when no type's product on them is left to the reference. */
+static bool prefers_panels(const struct cpu_kernels *k)
+{
+    struct cpu_kernels ref;
+    cpu_ref_kernels(&ref);
+    for (uint32_t t = 0; t < ATSI_TYPE_COUNT; t++)
+        if (ref.gemm_panel[t] != NULL && k->gemm_panel[t] == ref.gemm_panel[t])
+            return false;
+    return true;
+}
+
 static int cpu_props(const struct atsi_backend *be, struct atsi_props *out)
 {
     if (out->struct_size < sizeof *out)
@@ -77,7 +88,8 @@ static int cpu_props(const struct atsi_backend *be, struct atsi_props *out)
     *out = (struct atsi_props){.struct_size = sizeof *out,
                                .device_kind = ATSI_DEVICE_CPU,
                                .buf_align_bytes = CPU_ALIGN,
-                               .buf_pad_bytes = 0};
+                               .buf_pad_bytes = 0,
+                               .prefers_panels = prefers_panels(&be->kernels)};
     (void)snprintf(out->name, sizeof out->name, "%s", be->name);
     (void)snprintf(out->detail, sizeof out->detail, "%s%s%s", be->kernels.isa,
                    be->kernels.detail[0] != '\0' ? ", " : "", be->kernels.detail);

@@ -84,7 +84,8 @@ struct cuda_region;
 /* Events around pieces of queued work; becomes numbers when the last one has fired. */
 struct cuda_timing {
     struct cuda_timing *next;
-    uint64_t *out; /* [n] nanoseconds between events i and i + 1 */
+    cudaStream_t stream; /* of the work */
+    uint64_t *out;       /* [n] nanoseconds between events i and i + 1 */
     uint32_t n;
     cudaEvent_t ev[]; /* [n + 1] */
 };
@@ -236,8 +237,10 @@ int cuda_clock_of(struct atsi_backend *be, cudaEvent_t ev, uint64_t *ns_out, str
 int cuda_timing_open(struct atsi_backend *be, uint32_t n, uint64_t *out, struct cuda_timing **t,
                      struct atsi_err *err);
 void cuda_timing_drop(struct atsi_backend *be, struct cuda_timing *t);
-/* Hands over a measurement whose events are all recorded. */
-void cuda_timing_queue(struct atsi_backend *be, struct cuda_timing *t);
+/* Hands over a measurement whose events are all recorded in `stream`. */
+void cuda_timing_queue(struct atsi_backend *be, struct cuda_timing *t, cudaStream_t stream);
+/* The stream is empty, or its device lost: nothing is written for its work from now on. */
+void cuda_timing_end(struct atsi_backend *be, cudaStream_t stream);
 /* Writes the numbers of all measurements whose work is done. */
 void cuda_timing_settle(struct atsi_backend *be);
 

@@ -37,6 +37,7 @@ void cuda_queue_close(struct atsi_queue *q)
         return;
     cuda_note(q->be, cudaSetDevice(q->be->dev.index), "making the device current");
     cuda_stream_drain(q->be, q->stream);
+    cuda_timing_end(q->be, q->stream);
     cuda_graphs_clear(q);
     cuda_note(q->be, cudaStreamDestroy(q->stream), "destroying a stream");
     cuda_buf_free(q->be, q->scratch);

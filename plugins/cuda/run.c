@@ -196,7 +196,7 @@ static int launch_timed(struct atsi_queue *q, const struct atsi_split *split, st
         return rc;
     rc = cuda_launch_ops(q, split, times, err);
     if (rc == ATSI_OK)
-        cuda_timing_queue(q->be, times);
+        cuda_timing_queue(q->be, times, q->stream);
     else
         cuda_timing_drop(q->be, times);
     return rc;

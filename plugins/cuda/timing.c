@@ -152,8 +152,9 @@ void cuda_timing_drop(struct atsi_backend *be, struct cuda_timing *t)
     free(t);
 }
 
-void cuda_timing_queue(struct atsi_backend *be, struct cuda_timing *t)
+void cuda_timing_queue(struct atsi_backend *be, struct cuda_timing *t, cudaStream_t stream)
 {
+    t->stream = stream;
     t->next = NULL;
     *be->timings_end = t;
     be->timings_end = &t->next;
@@ -187,6 +188,23 @@ void cuda_timing_settle(struct atsi_backend *be)
             continue;
         }
         write_numbers(be, t);
+        *p = t->next;
+        cuda_timing_drop(be, t);
+    }
+    be->timings_end = p;
+}
+
+void cuda_timing_end(struct atsi_backend *be, cudaStream_t stream)
+{
+    struct cuda_timing **p = &be->timings;
+    if (!be->lost)
+        cuda_timing_settle(be);
+    while (*p != NULL) {
+        struct cuda_timing *t = *p;
+        if (t->stream != stream) {
+            p = &t->next;
+            continue;
+        }
         *p = t->next;
         cuda_timing_drop(be, t);
     }

@@ -66,6 +66,7 @@ void cuda_transfer_close(struct atsi_transfer *tx)
         return;
     cuda_note(tx->be, cudaSetDevice(tx->be->dev.index), "making the device current");
     cuda_stream_drain(tx->be, tx->stream);
+    cuda_timing_end(tx->be, tx->stream);
     cuda_ring_close(tx->be, tx->ring);
     cuda_note(tx->be, cudaStreamDestroy(tx->stream), "destroying a stream");
     free((void *)tx->order);
@@ -282,7 +283,7 @@ int cuda_transfer_copyv(struct atsi_transfer *tx, uint32_t channel, struct atsi_
     rc = queue_copies(tx, stream, q, req, times, err);
     if (rc == ATSI_OK) {
         if (times != NULL)
-            cuda_timing_queue(be, times);
+            cuda_timing_queue(be, times, stream);
         return ATSI_OK;
     }
     cuda_timing_drop(be, times);

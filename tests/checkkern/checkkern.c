@@ -60,6 +60,19 @@ void ck_near(struct ck *c, size_t at, size_t at2, float value, double want, doub
 void cpu_avx2_kernels(const struct atsi_host *host, struct cpu_kernels *out);
 void cpu_avx512_kernels(const struct atsi_host *host, struct cpu_kernels *out);
 
+void fill_panel_32_avx2_evex(struct cpu_kernels *out);
+void fill_panel_k_avx2_evex(struct cpu_kernels *out);
+
+#ifdef CK_HAVE_AVX2
+/* The VNNI files of cpu_avx2, with AVX-512's encoding of the instruction. */
+static void avx2_evex_kernels(const struct atsi_host *host, struct cpu_kernels *out)
+{
+    cpu_avx2_kernels(host, out);
+    fill_panel_32_avx2_evex(out);
+    fill_panel_k_avx2_evex(out);
+}
+#endif
+
 static void ref_kernels(const struct atsi_host *host, struct cpu_kernels *out)
 {
     (void)host;
@@ -79,7 +92,9 @@ static const struct table {
 } tables[] = {
     {"ref", "ref", 0, 0, ref_kernels, true},
 #ifdef CK_HAVE_AVX2
-    {"avx2", "avx2", AVX2_CAPS, 0, cpu_avx2_kernels, false},
+    {"avx2", "avx2, VNNI hidden", AVX2_CAPS, ATSI_CPU_AVX_VNNI, cpu_avx2_kernels, true},
+    {"avx2", "avx2", AVX2_CAPS | ATSI_CPU_AVX_VNNI, 0, cpu_avx2_kernels, true},
+    {"avx2", "avx2, EVEX VNNI", AVX512_CAPS | ATSI_CPU_AVX512VNNI, 0, avx2_evex_kernels, true},
 #endif
 #ifdef CK_HAVE_AVX512
     {"avx512", "avx512, VNNI hidden", AVX512_CAPS, ATSI_CPU_AVX512VNNI, cpu_avx512_kernels, true},

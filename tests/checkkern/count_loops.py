@@ -44,7 +44,7 @@ def read_functions(objdump, path):
     functions, current = {}, None
     for line in text.splitlines():
         start = re.match(r"[0-9a-f]+ <(.+)>:", line)
-        code = re.match(r"\s*([0-9a-f]+):\t(\S+)\s*(.*)", line)
+        code = re.match(r"\s*([0-9a-f]+):\t(?:\{vex\} )?(\S+)\s*(.*)", line)
         if start:
             current = functions.setdefault(start.group(1), [])
         elif code and current is not None:

@@ -7,8 +7,10 @@
 
 #include "atsinfer/atsinfer.h"
 #include "atsinfer/conform.h"
+#include "atsinfer/panel.h"
 #include "atsinfer/plan.h"
 #include "atsinfer/policy.h"
+#include "atsinfer/profile.h"
 #include "atsinfer/simulate.h"
 
 #include <setjmp.h>

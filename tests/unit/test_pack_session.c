@@ -199,7 +199,23 @@ static void test_closed_early(void **state)
     (void)state;
     for (int k = 0; k < 10; k++) {
         struct opened o;
-        assert_true(open_all(&o, "cpu_ref", files[0], "load.pack=auto", "load.mode=mmap"));
+        if (open_all(&o, "cpu_avx2", files[0], "load.pack=auto", "load.mode=mmap"))
+            close_all(&o);
+    }
+}
+
+/* On its own the engine packs only for kernels that are faster on panels. */
+static void test_only_where_faster(void **state)
+{
+    struct opened o;
+    (void)state;
+    for (size_t b = 0; b < sizeof backends / sizeof backends[0]; b++) {
+        if (!open_all(&o, backends[b], files[0], "load.pack=auto", "load.mode=mmap"))
+            continue;
+        assert_int_equal(o.s->props.prefers_panels, strcmp(backends[b], "cpu_ref") != 0);
+        assert_int_equal(atsi_session_settle(o.s, NULL, NULL), ATSI_OK);
+        eval(o.s, (const int32_t[]){1}, 1); /* takes over what is packed */
+        assert_int_equal(n_packed(o.s) > 4, o.s->props.prefers_panels);
         close_all(&o);
     }
 }
@@ -210,6 +226,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_same_answers, scratch_enter, scratch_leave),
         cmocka_unit_test_setup_teardown(test_still_readable, scratch_enter, scratch_leave),
         cmocka_unit_test_setup_teardown(test_closed_early, scratch_enter, scratch_leave),
+        cmocka_unit_test_setup_teardown(test_only_where_faster, scratch_enter, scratch_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,13 +8,14 @@
  * Many tokens: two panels are unpacked to bytes for a few hundred columns, in the first cache, and
  * used for every token.  A group of panels passes over the same columns of the activations before
  * the next columns come, so that these are read from the second cache.
+ *
+ * For kernel files: include it behind the plugin's simd.h (CPU_INLINE, CPU_UNROLL).
  */
-#ifndef ATSI_CPU_AVX512_PANEL_WALK_H
-#define ATSI_CPU_AVX512_PANEL_WALK_H
+#ifndef ATSI_CPU_PANEL_WALK_H
+#define ATSI_CPU_PANEL_WALK_H
 
-#include "../cpu_common/cpu_kernels.h"
-#include "panel_codes.h"
-#include "rows.h"
+#include "atsinfer/panel.h"
+#include "cpu_kernels.h"
 
 #define PANEL_FAR_K 2048 /* rows up to this length: each stream in its own half */
 #define PANEL_GROUP 16   /* panels that share the activations in the second cache */
@@ -57,19 +58,19 @@ typedef void panel_few_fn(const uint8_t *w, size_t apart, const struct cpu_act *
                           float *y, size_t y_apart, size_t ys);
 
 struct panel_few {
-    panel_few_fn *one_token, *two_tokens;
-    uint32_t many; /* from so many tokens on unpacking pays */
+    panel_few_fn *one_token, *two_tokens; /* two_tokens may be NULL */
+    uint32_t many;                        /* from so many tokens on unpacking pays */
 };
 
-static void panel_few_tokens(const struct panel_few *f, const uint8_t *w, size_t bytes,
-                             uint32_t n_panels, const struct cpu_act *x, float *y, size_t ys)
+static inline void panel_few_tokens(const struct panel_few *f, const uint8_t *w, size_t bytes,
+                                    uint32_t n_panels, const struct cpu_act *x, float *y, size_t ys)
 {
     const uint32_t pairs = n_panels / 2, apart = x->k <= PANEL_FAR_K ? pairs : 1;
     for (uint32_t i = 0; i < pairs; i++) {
         const size_t p = apart == 1 ? 2 * (size_t)i : i;
         for (uint32_t t = 0; t < x->n_tok; t++) {
             float *to = y + t * ys + p * ATSI_PANEL_ROWS;
-            if (x->n_tok - t >= 2)
+            if (f->two_tokens != NULL && x->n_tok - t >= 2)
                 f->two_tokens(w + p * bytes, apart * bytes, x, t++, to, apart * ATSI_PANEL_ROWS,
                               ys);
             else
@@ -96,9 +97,9 @@ struct panel_tile {
 typedef void panel_tile_fn(const struct panel_tile *tile);
 
 /* step: blocks that are unpacked at a time */
-static void panel_many_tokens(panel_tile_fn *fn, const uint8_t *w, size_t bytes, uint32_t n_panels,
-                              uint32_t n_blocks, uint32_t step, const struct cpu_act *x, float *y,
-                              size_t ys)
+static inline void panel_many_tokens(panel_tile_fn *fn, const uint8_t *w, size_t bytes,
+                                     uint32_t n_panels, uint32_t n_blocks, uint32_t step,
+                                     const struct cpu_act *x, float *y, size_t ys)
 {
     for (uint32_t t = 0; t < x->n_tok; t += PANEL_TOKENS)
         for (uint32_t g = 0; g < n_panels; g += PANEL_GROUP)
