@@ -191,7 +191,8 @@ static void copy_of(struct out *o, const struct trace_span *s)
 
 static void put_round(struct out *o, const struct trace_round *r)
 {
-    memset(o->user, 0, o->process->n_names * sizeof *o->user);
+    for (uint32_t i = 0; i < o->process->n_names; i++)
+        o->user[i] = NULL;
     for (size_t i = 0; i < r->n; i++) {
         const struct trace_span *s = &r->spans[i];
         if (s->event == ATSI_SIM_ROUND)
