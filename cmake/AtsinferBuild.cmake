@@ -54,5 +54,5 @@ function(atsinfer_test name)
   target_compile_definitions(${name} PRIVATE ATSI_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
     ATSI_BINARY_DIR="${CMAKE_BINARY_DIR}")
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300)
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 900)
 endfunction()
