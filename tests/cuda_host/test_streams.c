@@ -217,6 +217,7 @@ static float time_of_two(struct trial *t, const struct gear *g, int opposite)
     float ms[2];
     OK(cudaEventCreate(&start));
     OK(cudaEventRecord(start, t->a));
+    OK(cudaEventSynchronize(start)); /* else the other stream could be ahead of it */
     for (int i = 0; i < 2; i++) {
         OK(cudaEventCreate(&end[i]));
         if (i && opposite)
