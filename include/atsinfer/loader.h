@@ -122,7 +122,7 @@ struct atsi_loader_ops {
     /* The op graph.  ATSI_ENOTSUP for files without one, naming what the file is.
      * [borrowed until close] */
     int (*graph)(struct atsi_loaded *m, const struct atsi_graph **out, struct atsi_err *err);
-    /* May be NULL.  [ptr, ptr + bytes), a file tensor's data, is not needed for now: memory that
+    /* May be NULL.  [ptr, ptr + bytes), a file tensor's data, is not needed at present: memory that
      * only it keeps busy is given back.  The tensor stays readable and unchanged, from the file
      * again.  [any thread] */
     void (*release)(struct atsi_loaded *m, const void *ptr, size_t bytes);

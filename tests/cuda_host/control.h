@@ -22,9 +22,10 @@
  *   NULL_KERNELS   1: kernels do nothing
  *   CHECK_READS    1: copies out of device memory that was never written are reported (1)
  *   RACES          1: in ThreadSanitizer builds, threads of a block are ordered by barriers alone,
- * so that races between them are reported (0) FAIL           a call that fails, see fail():
- * [name:]n:error[:async], error a number or a name QUIET          1: reports are counted, not
- * printed (0) EXIT           exit status of a process with unread reports (86); 0: unchanged
+ *                  so that races between them are reported (0)
+ *   FAIL           a call that fails, see fail(): [name:]n:error[:async], error a number or a name
+ *   QUIET          1: reports are counted, not printed (0)
+ *   EXIT           exit status of a process with unread reports (86); 0: unchanged
  */
 #ifndef CUDA_HOST_CONTROL_H
 #define CUDA_HOST_CONTROL_H
