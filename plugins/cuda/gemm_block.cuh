@@ -302,7 +302,8 @@ static __global__ void __launch_bounds__(GEMM_THREADS(BLOCK_WARP_ROWS, GEMM_WIDE
         make_tables<TYPE, LAYOUT>(m, slot, span_of<TYPE, LAYOUT>(p, i));
         __syncthreads();
         multiply_stage<TYPE, LAYOUT>(sums, m, slot, at, span_of<TYPE, LAYOUT>(p, i).n_units);
-        __syncthreads(); /* tables, and a ring of one, are free */
+        if (ring == 1)
+            __syncthreads(); /* it is free again */
     }
     gemm_store_sums(p, tile, m.token(), at, sums, NULL);
 }
