@@ -318,6 +318,8 @@ static cudaError_t gemm_block_in(cudaStream_t s, const struct cuda_device *dev,
                               {2, 1},
                               B::PANELS ? 3u : 1u};
     gemm_plan plan = gemm_plan_of(p, dev, needs);
+    if (plan.shared > dev->shared_bytes) /* rows of Q2_K on sm_75: 2 KiB short */
+        return B::LARGE ? cuda_gemv_k(s, TYPE, LAYOUT, p) : cuda_gemv_32(s, TYPE, LAYOUT, p);
     cudaError_t e = gemm_allow(gemm_block_kernel<TYPE, LAYOUT>, plan);
     if (e != cudaSuccess)
         return e;
