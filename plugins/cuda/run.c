@@ -199,6 +199,30 @@ static struct cuda_rounded wanted_after(const struct atsi_queue *q, const struct
     return (struct cuda_rounded){0};
 }
 
+static bool overlap(const struct atsi_tensor *a, const struct atsi_tensor *b, uint32_t rows)
+{
+    uintptr_t at = (uintptr_t)a->data, bt = (uintptr_t)b->data;
+    return at < bt + (size_t)b->row_bytes * rows && bt < at + (size_t)a->row_bytes * rows;
+}
+
+/* The operation behind op `i` when both are rotations by one table, neither of what the other
+ * writes. */
+static const struct atsi_op *joined_with(const struct atsi_queue *q, const struct atsi_split *split,
+                                         uint32_t i)
+{
+    const struct atsi_op *a = split->ops[i], *b = i + 1 < split->n_ops ? split->ops[i + 1] : NULL;
+    if (!q->be->set.fuse || b == NULL || a->kind != ATSI_OP_ROPE || b->kind != ATSI_OP_ROPE)
+        return NULL;
+    if (a->n_rows != b->n_rows || a->src[1]->data != b->src[1]->data ||
+        a->p.rope.head_dim != b->p.rope.head_dim || a->p.rope.n_rot != b->p.rope.n_rot ||
+        a->p.rope.mode != b->p.rope.mode ||
+        (uint64_t)a->p.rope.n_head + b->p.rope.n_head > UINT32_MAX / a->p.rope.head_dim ||
+        overlap(a->dst[0], b->src[0], a->n_rows) || overlap(a->dst[0], b->dst[0], a->n_rows) ||
+        overlap(a->dst[0], b->src[1], a->n_rows) || overlap(a->src[0], b->dst[0], a->n_rows))
+        return NULL;
+    return b;
+}
+
 static int launch_op(struct atsi_queue *q, const struct cuda_launch *l, const struct atsi_op *op,
                      struct atsi_err *err)
 {
@@ -226,8 +250,13 @@ int cuda_launch_ops(struct atsi_queue *q, const struct atsi_split *split, struct
     if (times != NULL)
         rc = cuda_check(q->be, cudaEventRecord(times->ev[0], q->stream), err, "recording an event");
     for (uint32_t i = 0; i < split->n_ops && rc == ATSI_OK; i++) {
+        const struct atsi_op *done = l.with;
         l.wanted = wanted_after(q, split, i);
-        rc = launch_op(q, &l, split->ops[i], err);
+        l.with = done == NULL ? joined_with(q, split, i) : NULL;
+        if (done == NULL)
+            rc = launch_op(q, &l, split->ops[i], err);
+        else
+            keep_rounded(q, done);
         if (rc == ATSI_OK && times != NULL)
             rc = cuda_check(q->be, cudaEventRecord(times->ev[i + 1], q->stream), err,
                             "recording an event");

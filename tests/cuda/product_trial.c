@@ -231,8 +231,11 @@ void product_send_ids(struct product_trial *t)
 
 void product_run(struct product_trial *t)
 {
-    struct cuda_launch l = {product_stream,   device_of(&t->p), t->dev_scratch,
-                            t->scratch_bytes, &t->rounded,      {0}};
+    struct cuda_launch l = {.stream = product_stream,
+                            .dev = device_of(&t->p),
+                            .scratch = t->dev_scratch,
+                            .scratch_bytes = t->scratch_bytes,
+                            .rounded = &t->rounded};
     memset(t->y, 0xff, t->y_bytes);
     send(t->dev_y, t->y, t->y_bytes);
     good(product_kernel(t)->launch(&l, &t->op));
