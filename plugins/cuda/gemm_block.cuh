@@ -272,7 +272,7 @@ static __device__ __forceinline__ void begin_stage(const block_memory<TYPE, LAYO
 
 /* `ring` stages are kept; rows, which are unpacked by hand, have one. */
 template <uint32_t TYPE, int LAYOUT>
-static __global__ void __launch_bounds__(GEMM_THREADS(BLOCK_WARP_ROWS, GEMM_WIDE_TOKENS))
+static __global__ void __launch_bounds__(GEMM_THREADS(BLOCK_WARP_ROWS, GEMM_WIDE_TOKENS), 1)
     gemm_block_kernel(const cuda_product p, uint32_t ring)
 {
     typedef block_stage<TYPE, LAYOUT> B;
