@@ -20,8 +20,11 @@ static void run_answer(struct atsi_session *s, struct answer *out)
     int32_t ids[N_IDS + N_DECODE];
     hr_ids(ids, N_IDS + N_DECODE, hr_info(s).n_vocab);
     out->rows[0] = hr_eval(s, ids, N_IDS, true);
-    for (uint32_t k = 0; k < N_DECODE; k++)
+    for (uint32_t k = 0; k < N_DECODE; k++) { /* budgets change on the way */
+        if (atsi_session_set_budget(s, k % 2 == 0 ? "20%m" : "70%m", NULL) != ATSI_OK)
+            fail_msg("no other budget");
         out->rows[1 + k] = hr_eval(s, ids + N_IDS + k, 1, false);
+    }
 }
 
 static void free_answer(struct answer *a)
