@@ -8,4 +8,4 @@ list(APPEND ATSI_CORE_SOURCES
   round/bound.c
   round/costs.c round/costs_shape.c round/costs_file.c round/costs_key.c round/costs_machine.c
   round/question_measured.c round/measure_here.c round/profile.c round/probe.c round/sim_machine.c
-  round/devices.c round/measure.c round/measure_op.c round/measure_memory.c round/measure_copy.c)
+  round/accel.c round/devices.c round/measure.c round/measure_op.c round/measure_memory.c round/measure_copy.c)

@@ -18,7 +18,8 @@ static int items_of_file(struct atsi_sim_run *r, const char *path)
     const struct atsi_items_params ip = {
         .tile_bytes = (uint64_t)(r->machine.temp_mib * MIB / 2),
         .type_k = r->costs != NULL ? r->made_of.type_k : ATSI_TYPE_F16,
-        .type_v = r->costs != NULL ? r->made_of.type_v : ATSI_TYPE_F16};
+        .type_v = r->costs != NULL ? r->made_of.type_v : ATSI_TYPE_F16,
+        .flow = true}; /* splits and copies as a session has them */
     const struct atsi_graph *g;
     struct atsi_model *m = NULL;
     int rc = atsi_model_open(r->rt, path, &mp, &m, r->err);
