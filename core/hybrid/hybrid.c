@@ -119,6 +119,11 @@ static void fill_inputs(struct atsi_hybrid *h, const struct atsi_hybrid_round *r
         pos[i] = (int32_t)(h->s->n_past + i);
 }
 
+static bool is_measured(const struct atsi_hybrid *h, uint64_t round)
+{
+    return h->s->spans != NULL || round < MEASURE_FIRST || round % MEASURE_EVERY == 0;
+}
+
 int atsi_hybrid_round(struct atsi_hybrid *h, const struct atsi_hybrid_round *r,
                       struct atsi_err *err)
 {
@@ -133,9 +138,8 @@ int atsi_hybrid_round(struct atsi_hybrid *h, const struct atsi_hybrid_round *r,
     atsi_values_set_rows(&h->values, r->rows, r->out_first, r->out_n);
     fill_inputs(h, r);
     atsi_source_begin(h->source, phase, h->s->n_past + r->rows);
-    measured =
-        h->s->spans != NULL || h->n_rounds < MEASURE_FIRST || h->n_rounds % MEASURE_EVERY == 0;
-    atsi_exec_measure(atsi_rounds_exec(h->rounds), measured);
+    measured = is_measured(h, h->n_rounds);
+    atsi_exec_measure(atsi_rounds_exec(h->rounds), measured, is_measured(h, h->n_rounds + 1));
     rc = atsi_rounds_step(h->rounds, phase, r->rows, h->s->n_past, r->left, &res, err);
     atsi_values_all_read(&h->values);
     h->n_rounds++;

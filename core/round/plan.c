@@ -263,6 +263,7 @@ void atsi_plan_build(struct atsi_plan *p, const struct atsi_question *q,
                         .here = ATSI_DEVICE_HOST};
     p->n_steps = p->n_list = 0;
     p->phase = phase;
+    p->built++;
     p->n_slots = q->slot_depth[phase];
     list_moves(p, q, s, phase);
     memset(p->have, 0, q->items->n_edges);
