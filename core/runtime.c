@@ -205,6 +205,12 @@ int atsi_runtime_conf_each(const struct atsi_runtime *rt,
     return atsi_conf_each(rt->conf, fn, ctx);
 }
 
+int atsi_runtime_set(struct atsi_runtime *rt, const char *key, const char *value,
+                     struct atsi_err *err)
+{
+    return atsi_conf_set(rt->conf, key, value, "atsi_runtime_set", err);
+}
+
 int atsi_runtime_plugins_each(const struct atsi_runtime *rt,
                               int (*fn)(void *ctx, const struct atsi_plugin_info *p), void *ctx)
 {

@@ -56,9 +56,9 @@ without() { # REGEX FILE...: the files that do not match
 # shellcheck disable=SC2046 # file names of the repository hold no blanks
 add core "$opt" $(without '^core/topo\.c$' core/*.c core/*/*.c) sched/*.c
 add panel "$opt" panel/*.c
-add cli "$opt" cli/{atsinfer,options,common,session,summary,file,bandwidth,trace}.c scripts/lean/left_out.c
+# Of the command, what uses no library; the linker takes from the archive what is needed.
 # shellcheck disable=SC2046
-add cli "$opt" $(without 'ablation' cli/bench*.c) $(without '^$' cli/kernels*.c)
+add cli "$opt" $(grep -LE 'cli/json\.h|jansson\.h|\<json_(t|load|object|array|string)|histedit\.h|"text/|cli/(chat|policy)' cli/*.c) scripts/lean/left_out.c
 add tools "$opt" tests/device/make_model.c
 add gguf "$opt" loaders/gguf/*.c loaders/arch/*.c
 for policy in policy_dp policy_static; do add "$policy" "$opt" "plugins/$policy"/*.c; done
@@ -110,6 +110,7 @@ one() {
   fi
 }
 export -f one
+# shellcheck disable=SC2016 # for the inner shell
 if ! { grep '\.cu$' "$list" || true; grep -v '\.cu$' "$list"; } |
   tr '\n' '\0' | xargs -0 -P "$jobs" -n 1 bash -c 'one "$1"' one; then
   find "$out" -name '*.failed' -exec cat {} + >"$log"
@@ -117,25 +118,28 @@ if ! { grep '\.cu$' "$list" || true; grep -v '\.cu$' "$list"; } |
   exit 1
 fi
 
-plugin() { # NAME LINKER LIBRARIES... : the objects of groups named in $groups
-  local name=$1 ld=$2 group files=()
-  shift 2
+plugin() { # NAME LINKER GROUPS LIBRARIES...
+  local name=$1 ld=$2 groups=$3 group files=()
+  shift 3
   for group in $groups; do files+=("$objects/$group"/*.o); done
   # shellcheck disable=SC2086 # may be "ccache gcc"
   $ld -shared -o "$out/lib/atsinfer/atsinfer-$name.so" "${files[@]}" "$@" -lpthread -lm
 }
-groups="gguf" plugin gguf "$cc"
-for policy in policy_dp policy_static; do groups="$policy sched" plugin "$policy" "$cc"; done
-groups="cpu_ref common panel" plugin cpu_ref "$cc"
+plugin gguf "$cc" gguf
+for policy in policy_dp policy_static; do plugin "$policy" "$cc" "$policy sched"; done
+plugin cpu_ref "$cc" "cpu_ref common panel"
 if [ "$x86" = 1 ]; then
-  for name in cpu_avx2 cpu_avx512; do groups="$name common panel" plugin "$name" "$cc"; done
+  for name in cpu_avx2 cpu_avx512; do plugin "$name" "$cc" "$name common panel"; done
 fi
 case $device in
-  cuda) groups="cuda" plugin cuda "$cc" -L"$cuda/lib64" -lcudart_static -ldl -lrt \
+  cuda) plugin cuda "$cc" cuda -L"$cuda/lib64" -lcudart_static -ldl -lrt \
     -Wl,--version-script=plugins/cuda/exports.map ;;
-  cuda_host) groups="cuda_host" plugin cuda_host "$cxx" -ldl -Wl,--version-script=tests/cuda_host/exports.map ;;
+  cuda_host) plugin cuda_host "$cxx" cuda_host -ldl -Wl,--version-script=tests/cuda_host/exports.map ;;
 esac
+main=$objects/cli/cli_atsinfer.c.o
+rm -f "$out/cli.a"
+ar rc "$out/cli.a" "$objects"/cli/*.o
 # shellcheck disable=SC2086
-$cc -rdynamic -o "$out/bin/atsinfer" "$objects"/cli/*.o "$objects"/core/*.o "$objects"/panel/*.o -ldl -lpthread -lm
+$cc -rdynamic -o "$out/bin/atsinfer" "$main" "$out/cli.a" "$objects"/core/*.o "$objects"/panel/*.o -ldl -lpthread -lm
 # shellcheck disable=SC2086
 $cc -o "$out/bin/make_model" "$objects"/tools/*.o -lpthread -lm
