@@ -3,3 +3,4 @@
 list(APPEND ATSI_CORE_SOURCES
   hybrid/devices.c hybrid/values.c hybrid/state.c hybrid/source.c hybrid/source_run.c
   hybrid/question.c hybrid/setup.c hybrid/seen.c hybrid/hybrid.c)
+list(APPEND ATSI_CORE_SOURCES hybrid/watch.c)

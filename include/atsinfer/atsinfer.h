@@ -321,6 +321,10 @@ struct atsi_accel_stats {
     uint64_t n_made, n_kept, n_refused; /* plans; answers of policies */
     /* Over the link, in rounds. */
     uint64_t weight_bytes, activation_bytes, result_bytes;
+    /* Times that weights were placed again because the machine changed (power.watch), and why the
+     * last time; NULL: never.  [borrowed until the next call] */
+    uint64_t n_governed;
+    const char *governed_why;
 };
 /* Since the session was opened, also after it gave its accelerator up; zeros without one.
  * out->struct_size set by the caller. */
