@@ -23,6 +23,8 @@ extern const struct atsi_param *const dp_params[];
 
 /* A runtime took the plugin up: its settings are read with the first question.  host NULL: gone. */
 void dp_settings_host(const struct atsi_host *host);
+/* Placing anew: they may have changed (atsi_runtime_set). */
+void dp_settings_again(void);
 /* Copies the settings.  ATSI_ECONF.  [any thread] */
 int dp_settings_get(struct dp_settings *out, struct atsi_err *err);
 

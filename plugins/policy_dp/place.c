@@ -116,7 +116,9 @@ int dp_place(const struct atsi_problem *in, struct atsi_placement *out, struct a
 {
     struct outcome best, other;
     struct call c;
-    int both = 0, rc = open_call(&c, in, err);
+    int both = 0, rc;
+    dp_settings_again();
+    rc = open_call(&c, in, err);
     if (rc == ATSI_OK)
         rc = sched_view_check_pins(&c.decode, err);
     if (rc == ATSI_OK && c.s.algorithm == DP_BACKLOG_CO)
