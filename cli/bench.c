@@ -41,6 +41,7 @@ static const struct cli_option options[] = {
      .text = &format_name},
     {.name = "--no-warmup", .help = "no untimed run before each test", .flag = &no_warmup},
     CLI_TRACE_OPTION,
+    CLI_ROUTING_OPTION,
     {.name = "--ablation",
      .help = "what placement, overlap and transfers each bring with the accelerator here",
      .flag = &ablation},

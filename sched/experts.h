@@ -32,7 +32,7 @@ struct sched_cache_layer {
     uint32_t n_experts, n_used;
     uint64_t bytes;    /* of one expert: a slot */
     uint64_t hit_ns;   /* what a hit saves */
-    const float *uses; /* [n_experts] most first; NULL: all alike */
+    const float *uses; /* [n_experts] most first; NULL: not known */
     uint32_t n_slots;  /* out */
 };
 /* Slots one by one to where the expected hits per byte are most; none beyond n_experts - 1, since a

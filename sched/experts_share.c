@@ -6,30 +6,26 @@
  */
 #include "sched/experts.h"
 
-static double share_of(const struct sched_cache_layer *l, uint32_t expert)
+#include <math.h>
+
+/* What is not known is taken to be a Zipf law with exponent 1/2, of which the first n of E have a
+ * share of sqrt(n / E): milder than most models, but not even. */
+static double share_of_first(const struct sched_cache_layer *l, uint32_t n)
 {
-    double sum = 0;
+    double sum = 0, seen = 0;
     if (l->uses == NULL)
-        return 1.0 / l->n_experts;
-    for (uint32_t e = 0; e < l->n_experts; e++)
+        return sqrt((double)n / l->n_experts);
+    for (uint32_t e = 0; e < l->n_experts; e++) {
         sum += (double)l->uses[e];
+        seen += e < n ? (double)l->uses[e] : 0.0;
+    }
     /* What was never seen may still come: one more round's worth of uses, evenly spread. */
-    return ((double)l->uses[expert] + (double)l->n_used / l->n_experts) / (sum + l->n_used);
+    return (seen + (double)l->n_used * n / l->n_experts) / (sum + l->n_used);
 }
 
 double sched_experts_hits(const struct sched_cache_layer *l, uint32_t n_slots)
 {
-    double sum = 0, seen = 0;
-    if (n_slots > l->n_experts)
-        n_slots = l->n_experts;
-    if (l->uses == NULL)
-        return (double)l->n_used * n_slots / l->n_experts;
-    for (uint32_t e = 0; e < l->n_experts; e++) {
-        sum += (double)l->uses[e];
-        seen += e < n_slots ? (double)l->uses[e] : 0.0;
-    }
-    seen += (double)l->n_used * n_slots / l->n_experts;
-    return l->n_used * seen / (sum + l->n_used);
+    return l->n_used * share_of_first(l, n_slots < l->n_experts ? n_slots : l->n_experts);
 }
 
 /* Time that the next slot saves per round and byte; negative: there is none. */
@@ -37,7 +33,8 @@ static double density(const struct sched_cache_layer *l)
 {
     if (l->n_slots + 1 >= l->n_experts || l->bytes == 0)
         return -1;
-    return share_of(l, l->n_slots) * l->n_used * (double)l->hit_ns / (double)l->bytes;
+    return (share_of_first(l, l->n_slots + 1) - share_of_first(l, l->n_slots)) * l->n_used *
+           (double)l->hit_ns / (double)l->bytes;
 }
 
 /* Whether a's next slot comes before b's; alike layers take turns. */

@@ -18,6 +18,7 @@ struct layer {
     uint64_t *count, *last;       /* [n_experts] */
     float *score;                 /* [n_experts] */
     uint64_t round;
+    uint64_t granted_ns; /* that transfers may take */
 };
 
 struct atsi_books {
@@ -147,7 +148,22 @@ static int ask(struct atsi_books *b, const struct atsi_expert_cache *in, struct 
     return rc == ATSI_OK ? atsi_swaps_check(in, &b->swaps, err) : rc;
 }
 
-int atsi_books_choose(struct atsi_books *b, uint32_t layer, const int32_t *used, uint32_t max_swaps,
+void atsi_books_grant(struct atsi_books *b, uint64_t ns)
+{
+    for (uint32_t k = 0; k < b->n_layers; k++) {
+        struct layer *l = &b->layers[k];
+        uint64_t most = 2 * (l->p.admit_ns > ns ? l->p.admit_ns : ns);
+        l->granted_ns = l->granted_ns + ns < most ? l->granted_ns + ns : most;
+    }
+}
+
+static uint32_t max_swaps(const struct layer *l)
+{
+    uint64_t n = l->granted_ns / (l->p.admit_ns > 0 ? l->p.admit_ns : 1);
+    return n < ATSI_BOOKS_USED ? (uint32_t)n : ATSI_BOOKS_USED;
+}
+
+int atsi_books_choose(struct atsi_books *b, uint32_t layer, const int32_t *used,
                       const struct atsi_expert_swaps **out, struct atsi_err *err)
 {
     struct layer *l = &b->layers[layer];
@@ -157,8 +173,7 @@ int atsi_books_choose(struct atsi_books *b, uint32_t layer, const int32_t *used,
                                          .n_experts = l->p.n_experts,
                                          .n_slots = l->p.n_slots,
                                          .n_used = l->p.n_used,
-                                         .max_swaps = max_swaps < ATSI_BOOKS_USED ? max_swaps
-                                                                                  : ATSI_BOOKS_USED,
+                                         .max_swaps = max_swaps(l),
                                          .half_life = b->half_life,
                                          .round = l->round,
                                          .used = used,
@@ -182,6 +197,7 @@ int atsi_books_choose(struct atsi_books *b, uint32_t layer, const int32_t *used,
         l->locked[b->evict[k]] = 1;
     }
     b->counts.swaps += b->swaps.n;
+    l->granted_ns -= b->swaps.n * l->p.admit_ns;
     return ATSI_OK;
 }
 
@@ -200,23 +216,22 @@ void atsi_books_empty(struct atsi_books *b, uint32_t layer)
     memset(l->locked, 0, l->p.n_slots);
 }
 
-uint32_t atsi_books_fill(struct atsi_books *b, uint32_t layer)
+void atsi_books_fill(struct atsi_books *b, uint32_t layer)
 {
     struct layer *l = &b->layers[layer];
-    uint32_t filled = 0;
     for (uint32_t s = 0; s < l->p.n_slots; s++) {
         int32_t best = -1;
-        if (l->expert_of[s] >= 0)
-            continue;
-        for (uint32_t e = 0; e < l->p.n_experts; e++)
-            if (l->slot_of[e] < 0 && l->score[e] > (best >= 0 ? l->score[best] : 0.0F))
+        for (uint32_t e = 0; e < l->p.n_experts && l->expert_of[s] < 0; e++)
+            if (l->slot_of[e] < 0 && (best < 0 || l->score[e] > l->score[best]))
                 best = (int32_t)e;
-        if (best < 0)
-            break;
-        put(l, best, (int32_t)s);
-        filled++;
+        if (best >= 0)
+            put(l, best, (int32_t)s);
     }
-    return filled;
+}
+
+bool atsi_books_locked(const struct atsi_books *b, uint32_t layer, uint32_t slot)
+{
+    return b->layers[layer].locked[slot] != 0;
 }
 
 int32_t atsi_books_expert(const struct atsi_books *b, uint32_t layer, uint32_t slot)

@@ -48,18 +48,23 @@ void atsi_books_close(struct atsi_books *b); /* NULL is allowed */
 /* The slot of each chosen expert, -1: not there (yet).  Counts hits, misses and uses.  used:
  * [n_used] distinct, in range. */
 void atsi_books_look(struct atsi_books *b, uint32_t layer, const int32_t *used, int32_t *slot_out);
-/* Asks who is to come in, at most max_swaps, after the look of this round.  Each swap's slot is
- * locked until it has arrived.  *out: [borrowed until the next call].  An illegal or failing answer
- * is counted and is no swap; err says why, and ATSI_EINVAL or what it failed with is returned:
- * nothing has changed, and rounds may go on. */
-int atsi_books_choose(struct atsi_books *b, uint32_t layer, const int32_t *used, uint32_t max_swaps,
+/* So long may transfers of each layer take, beyond what they have left; not more than for two
+ * experts is kept.  Once per round. */
+void atsi_books_grant(struct atsi_books *b, uint64_t ns);
+/* Asks who is to come in, as far as transfers are granted, after the look of this round.  Each
+ * swap's slot is locked until it has arrived.  *out: [borrowed until the next call].  An illegal or
+ * failing answer is counted and is no swap; err says why, and ATSI_EINVAL or what it failed with is
+ * returned: nothing has changed, and rounds may go on. */
+int atsi_books_choose(struct atsi_books *b, uint32_t layer, const int32_t *used,
                       const struct atsi_expert_swaps **out, struct atsi_err *err);
 void atsi_books_arrived(struct atsi_books *b, uint32_t layer, uint32_t slot);
 /* All slots of the layer are empty; nothing is on its way.  Counts stay. */
 void atsi_books_empty(struct atsi_books *b, uint32_t layer);
-/* Fills empty slots with the experts of the highest scores that have one above 0; they count as
- * arrived.  Returns how many; [n_slots] experts by slot: atsi_books_expert(). */
-uint32_t atsi_books_fill(struct atsi_books *b, uint32_t layer);
+/* Fills empty slots with the experts of the highest scores (ties: the first); they count as
+ * arrived.
+ */
+void atsi_books_fill(struct atsi_books *b, uint32_t layer);
+bool atsi_books_locked(const struct atsi_books *b, uint32_t layer, uint32_t slot);
 /* -1: the slot is empty. */
 int32_t atsi_books_expert(const struct atsi_books *b, uint32_t layer, uint32_t slot);
 void atsi_books_counts(const struct atsi_books *b, struct atsi_books_counts *out);
