@@ -18,6 +18,7 @@ void atsi_hybrid_report(const struct atsi_hybrid *h)
     for (uint32_t i = 0; i < h->items->n; i++)
         n += placed[i] == ATSI_DEVICE_ACCEL;
     atsi_region_state(h->region, &r);
+    atsi_hybrid_watch_placed(h, n);
     atsi_log(h->s->rt->log, ATSI_LOG_INFO, "session",
              "accelerator %s (%s): %u of %u items, weights %.1f MiB, slots %.1f MiB, caches %.1f "
              "MiB, activations %.1f MiB (%s)",
@@ -50,6 +51,7 @@ int atsi_hybrid_open(struct atsi_session *s, struct atsi_hybrid **out, struct at
     }
     rc = atsi_hybrid_setup(h, &why);
     if (rc == ATSI_OK) {
+        atsi_hybrid_watch(h);
         atsi_hybrid_report(h);
         *out = h;
         return ATSI_OK;
@@ -67,6 +69,7 @@ void atsi_hybrid_close(struct atsi_hybrid *h)
 {
     if (h == NULL)
         return;
+    atsi_governor_close(h->governor);
     atsi_accel_stop(&h->a);
     atsi_hybrid_undo(h);
     atsi_costs_free(h->costs.table);
@@ -119,6 +122,11 @@ static void fill_inputs(struct atsi_hybrid *h, const struct atsi_hybrid_round *r
         pos[i] = (int32_t)(h->s->n_past + i);
 }
 
+static bool is_measured(const struct atsi_hybrid *h, uint64_t round)
+{
+    return h->s->spans != NULL || round < MEASURE_FIRST || round % MEASURE_EVERY == 0;
+}
+
 int atsi_hybrid_round(struct atsi_hybrid *h, const struct atsi_hybrid_round *r,
                       struct atsi_err *err)
 {
@@ -133,15 +141,15 @@ int atsi_hybrid_round(struct atsi_hybrid *h, const struct atsi_hybrid_round *r,
     atsi_values_set_rows(&h->values, r->rows, r->out_first, r->out_n);
     fill_inputs(h, r);
     atsi_source_begin(h->source, phase, h->s->n_past + r->rows);
-    measured =
-        h->s->spans != NULL || h->n_rounds < MEASURE_FIRST || h->n_rounds % MEASURE_EVERY == 0;
-    atsi_exec_measure(atsi_rounds_exec(h->rounds), measured);
+    measured = is_measured(h, h->n_rounds);
+    atsi_exec_measure(atsi_rounds_exec(h->rounds), measured, is_measured(h, h->n_rounds + 1));
     rc = atsi_rounds_step(h->rounds, phase, r->rows, h->s->n_past, r->left, &res, err);
     atsi_values_all_read(&h->values);
     h->n_rounds++;
     if (rc != ATSI_OK)
         return rc;
     h->n_replans += !res.kept;
+    atsi_governor_round(h->governor);
     atsi_hybrid_see(h, phase, r->rows, measured, &res);
     return ATSI_OK;
 }

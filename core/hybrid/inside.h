@@ -3,6 +3,7 @@
 #ifndef ATSI_CORE_HYBRID_INSIDE_H
 #define ATSI_CORE_HYBRID_INSIDE_H
 
+#include "core/govern/governor.h"
 #include "core/hybrid/hybrid.h"
 #include "core/hybrid/question.h"
 #include "core/round/probe.h"
@@ -36,6 +37,7 @@ struct atsi_hybrid {
     uint32_t n_replans;
     struct atsi_source_counts seen; /* what the session's statistics have of `source` */
     uint32_t refused_seen;          /* and of `rounds` */
+    struct atsi_governor *governor; /* NULL: nobody watches */
 };
 
 /* Everything but the devices, in the order things depend on each other; again with less when the
@@ -55,6 +57,11 @@ int atsi_hybrid_follow_budget(struct atsi_hybrid *h, struct atsi_err *err);
 void atsi_hybrid_report(const struct atsi_hybrid *h);
 /* Pins what may move; again when weights have other addresses.  Nothing is on the move. */
 void atsi_hybrid_pin(struct atsi_hybrid *h);
+
+/* watch.c: the governor of a session (power.watch). */
+void atsi_hybrid_watch(struct atsi_hybrid *h);
+/* Weights were placed, n items on the accelerator. */
+void atsi_hybrid_watch_placed(const struct atsi_hybrid *h, uint32_t n);
 
 /* seen.c: what a round was like, for the session's statistics and whoever draws its spans.
  * measured: its operations were measured one by one. */

@@ -3,6 +3,7 @@
  * Putting a hybrid session together: budget, items, operations, placement, and then the memory that
  * the placement needs.
  */
+#include "core/govern/power.h"
 #include "core/hybrid/inside.h"
 #include "core/hybrid/pack.h"
 
@@ -79,7 +80,8 @@ static int make_budget(struct atsi_hybrid *h, struct atsi_err *err)
     if (rc == ATSI_OK)
         rc = atsi_values_measure(h->s->g, h->s->chunk, out_rows(h->s), &compute, err);
     h->may_probe = h->a.props.mem_free_bytes / PROBE_SHARE >= ATSI_PROBE_BYTES &&
-                   strcmp(atsi_conf_get(h->s->rt->conf, "policy.costs"), "measured") == 0;
+                   strcmp(atsi_conf_get(h->s->rt->conf, "policy.costs"), "measured") == 0 &&
+                   atsi_power_probes(atsi_power_mode(h->s->rt->conf));
     h->sizes.compute = compute + (h->may_probe ? ATSI_PROBE_BYTES : 0);
     h->sizes.caches = h->s->kv_bytes + h->s->state_bytes;
     if (rc == ATSI_OK)

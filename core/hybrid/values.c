@@ -89,6 +89,8 @@ void atsi_values_most_rows(struct atsi_values *v)
 
 void atsi_values_set_rows(struct atsi_values *v, uint32_t rows, uint32_t out_first, uint32_t out_n)
 {
+    if (v->rows == rows && v->out_first == out_first && v->out_n == out_n)
+        return; /* as in the round before */
     v->rows = rows;
     v->out_first = out_first;
     v->out_n = out_n;

@@ -3,6 +3,7 @@
 #include "core/round/sim_run.h"
 
 #include "core/round/rules.h"
+#include "core/round/sim_experts.h"
 
 #include "core/conf.h"
 
@@ -93,6 +94,8 @@ static int make_question(struct atsi_sim_run *r, bool loaded, bool slots,
                                       .mix_generated = p->generated,
                                       .n_vocab = vocabulary(r->items)};
     int rc = atsi_sim_question(r, &qp, out);
+    if (rc == ATSI_OK)
+        (*out)->p.expert_cache = r->experts != NULL;
     if (rc == ATSI_OK && r->ram_bytes != 0)
         (*out)->budget[ATSI_DEVICE_HOST] = r->ram_bytes;
     return rc;
@@ -199,6 +202,8 @@ int atsi_sim_open_session(struct atsi_sim_run *r, bool slots, bool dynamic,
         if (rc == ATSI_OK) {
             work.source[f] = atsi_model_source_get(s->source[f]);
             work.in_bytes[f] = atsi_model_source_in_bytes(s->source[f]);
+            if (f == ATSI_PHASE_DECODE && r->experts != NULL)
+                work.source[f] = atsi_sim_experts_wrap(r->experts, work.source[f]);
         }
     }
     params.dynamic = dynamic;
