@@ -16,7 +16,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 out=${OUT:-device_check} minutes=8 models="dense-8b moe-30b-a3b" rival='' build='' backend=cuda dry=0
-prompt=128 gen=16 arch='' budgets=50%m,25%m,100%m,75%m,0
+prompt=128 gen=16 arch='' budgets=50%m,25%m,100%m,75%m,0 extra=()
 usage() { sed -n '/^#   scripts/,/^# Exit/s/^# //p' "$0" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in
@@ -32,7 +32,8 @@ while [ $# -gt 0 ]; do
 done
 [[ $minutes =~ ^[0-9]+$ ]] || usage
 if [ "$dry" = 1 ]; then
-  backend=cuda_host models="tiny-dense tiny-moe" prompt=16 gen=4
+  # Measuring costs takes minutes there.
+  backend=cuda_host models="tiny-dense tiny-moe" prompt=16 gen=4 extra=(--set policy.costs=typical)
 fi
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -115,8 +116,9 @@ ceilings() {
 ceiling() { awk -F'"' -v name="$1" '$4 == name { sub(/.*: /, ""); sub(/}/, ""); print; exit }' "$results"; }
 
 checks() {
-  local op tools=()
-  step "kernels against the reference" 90 "$atsinfer" kernels --check --backend "$backend" || true
+  local op only=() tools=()
+  [ "$dry" = 0 ] || only=(--type Q4_K)
+  step "kernels against the reference" 90 "$atsinfer" kernels --check --backend "$backend" "${only[@]}" || true
   [ "$dry" = 0 ] || return 0
   if ! command -v compute-sanitizer >/dev/null; then
     result '{"step": "compute-sanitizer", "left_out": "not here"}'
@@ -133,7 +135,7 @@ checks() {
 sweep() { # NAME SECONDS MODEL OPTIONS...
   local name=$1 limit=$2 model=$3
   shift 3
-  step "$name" $((limit + 20)) "$atsinfer" bench -m "$model" -o jsonl --limit "$limit" --set "backend.accel=$backend" "$@" || true
+  step "$name" $((limit + 20)) "$atsinfer" bench -m "$model" -o jsonl --limit "$limit" --set "backend.accel=$backend" "${extra[@]}" "$@" || true
   cat "$work/out" >>"$results"
 }
 
