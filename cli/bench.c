@@ -68,6 +68,7 @@ static const struct cli_option options[] = {
      .min = 0,
      .max = 1e6},
     CLI_TRACE_OPTION,
+    CLI_ROUTING_OPTION,
     {.name = "--ablation",
      .help = "what placement, overlap and transfers each bring with the accelerator here",
      .flag = &ablation},
