@@ -16,7 +16,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 out=${OUT:-device_check} minutes=8 models="dense-8b moe-30b-a3b" rival='' build='' backend=cuda dry=0
-prompt=128 gen=16 arch='' budgets=50%m,25%m,100%m,75%m,0 extra=()
+prompt=128 gen=16 arch='' budgets=50%m,0,25%m,100%m,75%m extra=()
 usage() { sed -n '/^#   scripts/,/^# Exit/s/^# //p' "$0" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in
@@ -126,8 +126,9 @@ checks() {
   fi
   for tool in memcheck racecheck; do
     tools=(compute-sanitizer --tool "$tool" --error-exitcode 9)
-    for op in matmul attn; do
-      step "$tool, $op" 25 "${tools[@]}" "$atsinfer" kernels --check --backend "$backend" --op $op --type Q4_K || true
+    for op in "matmul --type Q4_K" "matmul_id --type Q6_K" attn topk; do
+      # shellcheck disable=SC2086 # words
+      step "$tool, $op" 25 "${tools[@]}" "$atsinfer" kernels --check --backend "$backend" --op $op || true
     done
   done
 }
