@@ -15,14 +15,11 @@ results=$out/results.jsonl
 grep -qv '^{.*}$' "$results" && fail "a line is no object: $(grep -v '^{.*}$' "$results" | head -1)"
 for shape in tiny-dense tiny-moe; do
   for policy in layer expert stream paper backlog; do
-    for vram in 50%m 100%m; do
-      row=$(grep "$shape.gguf.*\"accel\": \"cuda_host\", \"vram\": \"$vram\", \"policy\": \"$policy\".*\"verify_n\": 7" "$results") ||
-        fail "no row compared with the CPU: $shape $policy $vram"
-      case $row in *'"fallbacks": 0,'*) ;; *) fail "the device was given up: $row" ;; esac
-    done
+    row=$(grep "$shape.gguf.*\"accel\": \"cuda_host\", \"vram\": \"50%m\", \"policy\": \"$policy\".*\"verify_n\": 3" "$results") ||
+      fail "no row compared with the CPU: $shape $policy"
+    case $row in *'"fallbacks": 0,'*) ;; *) fail "the device was given up: $row" ;; esac
   done
 done
-grep -q '"kernel": "matmul", "backend": "cuda_host", "type": "Q4_K"' "$results" || fail "no kernel was timed"
 grep -q '"accel": "", "vram": "0"' "$results" || fail "no row of the CPU alone"
 
 "$sources/scripts/device_check.sh" --dry-run --build "$build" --out "$out" --minutes 0 >/dev/null 2>&1 ||
