@@ -31,3 +31,21 @@ for wrong in "--minutes x" "--frob" "--out"; do
   "$sources/scripts/device_check.sh" $wrong >/dev/null 2>&1 || rc=$?
   [ "$rc" = 2 ] || fail "$wrong: exit code $rc"
 done
+
+# What bench refuses of a table of budgets and policies, in one line.
+make=$build/bin/make_model atsinfer=$build/bin/atsinfer model=$3/device_check.gguf
+"$make" tiny-dense "$model" >/dev/null
+refused() { # WORDS OPTIONS...
+  local words=$1 rc=0
+  shift
+  "$atsinfer" bench -m "$model" -p 4 -n 2 -r 1 "$@" >/dev/null 2>refused.words || rc=$?
+  [ "$rc" = 2 ] || fail "bench $*: exit code $rc"
+  grep -q "error: .*$words" refused.words || fail "bench $*: $(cat refused.words)"
+}
+cd "$3"
+refused "no such policy" --vram 50%m --policy frob
+refused "memory.vram\|50%x" --vram 50%x --policy layer
+refused "expected md, csv, json or jsonl" --vram 50%m -o sql
+refused "give one -p" --vram 50%m -p 4,8
+[ "$("$atsinfer" bench -m "$model" -p 4 -n 2 -r 1 --vram 0 --policy layer,backlog -o csv 2>/dev/null | wc -l)" = 2 ] ||
+  fail "the CPU alone is measured more than once"
