@@ -64,7 +64,9 @@ add tools "$opt" tests/device/make_model.c
 add gguf "$opt" loaders/gguf/*.c loaders/arch/*.c
 for policy in policy_dp policy_static; do add "$policy" "$opt" "plugins/$policy"/*.c; done
 add sched "$opt" sched/*.c
-add common "-O2 -Iplugins/cpu_common" plugins/cpu_common/*.c
+# shellcheck disable=SC2046
+add common "-O2 -Iplugins/cpu_common" $(without '/attn_walk\.c' plugins/cpu_common/*.c)
+add common "-O2 -ftree-vectorize -Iplugins/cpu_common" plugins/cpu_common/attn_walk.c
 add cpu_ref "-O2 -Iplugins/cpu_common" plugins/cpu_ref/entry.c
 if [ "$x86" = 1 ]; then
   # shellcheck disable=SC2046
