@@ -26,7 +26,6 @@ struct atsi_exec {
     struct atsi_event *result, *clock;
     struct atsi_event
         *last; /* of the newest work of the accelerator's queue in this round; or NULL */
-    struct atsi_event **spare;     /* [slots] for a transfer that was dropped while under way */
     struct atsi_event **slot_free; /* [slots] consumer of what is or was in the slot; NULL: free */
     int32_t *slot_item;            /* [slots] issued, consumer not queued yet; -1: none */
     uint32_t n_slots;
@@ -150,8 +149,6 @@ int atsi_exec_open(const struct atsi_question *q, const struct atsi_exec_devices
     if (rc == ATSI_OK)
         rc = open_events(d, ATSI_DEVICE_ACCEL, 2 * x->n, &x->step_event, err);
     if (rc == ATSI_OK)
-        rc = open_events(d, ATSI_DEVICE_ACCEL, x->n_slots, &x->spare, err);
-    if (rc == ATSI_OK)
         rc = d->ops[ATSI_DEVICE_ACCEL]->event_open(d->be[ATSI_DEVICE_ACCEL], &x->result, err);
     if (rc == ATSI_OK)
         rc = d->ops[ATSI_DEVICE_HOST]->event_open(d->be[ATSI_DEVICE_HOST], &x->clock, err);
@@ -175,7 +172,6 @@ void atsi_exec_close(struct atsi_exec *x)
         free(x->move_ns[r]);
     }
     close_events(&x->d, ATSI_DEVICE_ACCEL, 2 * x->n, x->step_event);
-    close_events(&x->d, ATSI_DEVICE_ACCEL, x->n_slots, x->spare);
     if (x->result != NULL)
         x->d.ops[ATSI_DEVICE_ACCEL]->event_close(x->result);
     if (x->clock != NULL)
@@ -315,34 +311,22 @@ static bool same_move(const struct atsi_move *a, const struct atsi_move *b)
            a->after == b->after;
 }
 
-/* A transfer issued ahead that the new plan does not begin with: it goes on, its slot is free when
- * it is over.  Its event gets a place of its own, since the item's may be needed again at once. */
+/* A transfer issued ahead that the new plan does not begin with is waited for: its event, its
+ * ranges and the slot may be needed for something else at once. */
 static int drop(struct walk *w, const struct atsi_move *m, uint32_t slot)
 {
     struct atsi_exec *x = w->x;
-    struct atsi_event **of_item = &x->ev[x->turn].move[m->item], **spare = &x->spare[slot];
-    struct atsi_event *under_way = *of_item;
-    int rc = ATSI_OK;
     if (x->slot_item[slot] != (int32_t)m->item)
         return ATSI_OK;
-    if (x->d.real) { /* the slot's number, and the transfer's ranges, may mean other memory next */
-        x->slot_item[slot] = -1;
-        return wait_for(w, under_way);
-    }
-    if (x->slot_free[slot] == *spare) /* dropped twice in a row: the first must be over */
-        rc = wait_for(w, *spare);
-    *of_item = *spare;
-    *spare = under_way;
     x->slot_item[slot] = -1;
-    x->slot_free[slot] = under_way;
-    return rc;
+    return wait_for(w, x->ev[x->turn].move[m->item]);
 }
 
 /* At the start of a round: what was issued ahead is this plan's beginning, or is dropped. */
 static int adopt(struct walk *w)
 {
     struct atsi_exec *x = w->x;
-    bool stays = !x->d.real || x->ahead_phase == w->plan->phase;
+    bool stays = x->ahead_phase == w->plan->phase; /* else slots lie elsewhere */
     uint32_t k = 0;
     int rc = ATSI_OK;
     while (stays && k < x->n_ahead && k < w->plan->n_moves &&

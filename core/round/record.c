@@ -43,9 +43,11 @@ static void host_step(struct sums *t, double *move_lost, const struct atsi_quest
             seen -= shared * (1.0 - (double)now->contended_run / 1000.0);
             move_lost[k] += shared * (1.0 - (double)now->contended_copy / 1000.0);
         }
+        at = span.end_ns;
+        if (q->expert_slots != NULL && q->expert_slots[i] > 0 && phase == ATSI_PHASE_DECODE)
+            continue; /* how much there was to do depends on who was chosen */
         t->seen[ATSI_CLASS_CPU] += seen;
         t->profile[ATSI_CLASS_CPU] += (double)c->run_ns;
-        at = span.end_ns;
     }
 }
 

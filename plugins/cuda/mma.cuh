@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensor cores: products of a 16 x 32 tile of signed bytes with an 8 x 32 one, sums in int.
+ * Tensor cores: products of a 16 x 32 tile of signed bytes with an 8 x 32 one, sums in int, and of
+ * 16 x 16 with 8 x 16 halves (f16 or bf16), sums in float.
  *
  *     c[m][n] += sum over k of a[m][k] * b[n][k]
  *
@@ -12,6 +13,9 @@
  *     c[0], c[1] row g, tokens 2 t, 2 t + 1;   c[2], c[3] row g + 8
  * so that a[0], a[1], b[0] are the fragments of mma.m16n8k16 for the first 16 bytes, and each half
  * of that is an mma.m8n8k16, the only one that sm_75 has.
+ *
+ * Halves have the same fragments, in pairs: a word holds elements 2 t and 2 t + 1 of the first or
+ * second eight.  sm_75 has an mma.m16n8k8 of f16, and none of bf16.
  *
  * Without tensor cores, on the host, lanes hand one another their fragments.
  */
@@ -88,6 +92,33 @@ static __device__ __forceinline__ void mma_k32(int (&c)[4], const uint32_t (&a)[
 #endif
 }
 
+template <bool BF16>
+static __device__ __forceinline__ void mma_half(float &c0, float &c1, float &c2, float &c3,
+                                                const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+#if __CUDA_ARCH__ >= 800
+    if constexpr (BF16)
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+            "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+            : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    else
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+            "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+            : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        if constexpr (!BF16)
+            asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, "
+                "{%6}, "
+                "{%0, %1, %2, %3};"
+                : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+                : "r"(a[2 * i]), "r"(a[2 * i + 1]), "r"(b[i]));
+#endif
+}
+
 #else
 
 static __device__ __forceinline__ void mma_load_a(uint32_t (&a)[4], const int8_t *tile,
@@ -131,6 +162,40 @@ static __device__ __forceinline__ void mma_k32(int (&c)[4], const uint32_t (&a)[
 {
     mma_k16(c, a[0], a[1], b[0]);
     mma_k16(c, a[2], a[3], b[1]);
+}
+
+template <bool BF16>
+static __device__ __forceinline__ float mma_element(uint32_t word, int i)
+{
+    unsigned short bits = (unsigned short)(word >> (16 * i));
+    return BF16 ? __uint_as_float((uint32_t)bits << 16) : __half2float(__ushort_as_half(bits));
+}
+
+/* Four elements of two fragments' words. */
+template <bool BF16>
+static __device__ __forceinline__ float mma_sum(float c, uint64_t a, uint64_t b)
+{
+    for (int i = 0; i < 4; i++)
+        c = fmaf(mma_element<BF16>((uint32_t)(a >> (i / 2 * 32)), i % 2),
+                 mma_element<BF16>((uint32_t)(b >> (i / 2 * 32)), i % 2), c);
+    return c;
+}
+
+template <bool BF16>
+static __device__ __forceinline__ void mma_half(float &c0, float &c1, float &c2, float &c3,
+                                                const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    const int lane = (int)(threadIdx.x % 32);
+    for (int i = 0; i < 4; i++) {
+        uint64_t upper = __shfl_sync(MMA_LANES, mma_pair(a[0], a[2]), lane / 4 * 4 + i);
+        uint64_t lower = __shfl_sync(MMA_LANES, mma_pair(a[1], a[3]), lane / 4 * 4 + i);
+        uint64_t even = __shfl_sync(MMA_LANES, mma_pair(b[0], b[1]), lane % 4 * 8 + i);
+        uint64_t odd = __shfl_sync(MMA_LANES, mma_pair(b[0], b[1]), lane % 4 * 8 + 4 + i);
+        c0 = mma_sum<BF16>(c0, upper, even);
+        c1 = mma_sum<BF16>(c1, upper, odd);
+        c2 = mma_sum<BF16>(c2, lower, even);
+        c3 = mma_sum<BF16>(c3, lower, odd);
+    }
 }
 
 #endif

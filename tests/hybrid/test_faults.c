@@ -20,8 +20,11 @@ static void run_answer(struct atsi_session *s, struct answer *out)
     int32_t ids[N_IDS + N_DECODE];
     hr_ids(ids, N_IDS + N_DECODE, hr_info(s).n_vocab);
     out->rows[0] = hr_eval(s, ids, N_IDS, true);
-    for (uint32_t k = 0; k < N_DECODE; k++)
+    for (uint32_t k = 0; k < N_DECODE; k++) { /* budgets change on the way */
+        if (atsi_session_set_budget(s, k % 2 == 0 ? "20%m" : "70%m", NULL) != ATSI_OK)
+            fail_msg("no other budget");
         out->rows[1 + k] = hr_eval(s, ids + N_IDS + k, 1, false);
+    }
 }
 
 static void free_answer(struct answer *a)
@@ -140,11 +143,54 @@ static void work(void **state)
     try_models("work", "lost");
 }
 
+/* A session without its accelerator stays so; the next one opens the device again. */
+static void the_next_session_has_it_again(void **state)
+{
+    static const char *const settings[] = {"policy.name=policy_static",
+                                           "plugin.policy_static.mode=stream",
+                                           "memory.vram=50%m",
+                                           "plugin.twin.fail_at=200",
+                                           "plugin.twin.fail_call=work",
+                                           "plugin.twin.fail_as=lost",
+                                           NULL};
+    struct answer want, have[2];
+    struct atsi_runtime *rt;
+    struct atsi_session *s[2];
+    struct atsi_model *m;
+    (void)state;
+    answer_of_cpu("qwen3", &want);
+    rt = hr_runtime(settings);
+    m = hr_open(rt, hr_model("qwen3"));
+    for (int k = 0; k < 2; k++) {
+        s[k] = hr_session(m, N_CTX, CHUNK);
+        assert_string_equal(hr_info(s[k]).accel, hr_accel());
+        run_answer(s[k], &have[k]);
+        for (uint32_t i = 0; i < 1 + N_DECODE; i++)
+            hr_same(&want.rows[i], &have[k].rows[i], k == 0 ? "lost" : "again");
+    }
+    assert_string_equal(hr_info(s[0]).accel, "");
+    assert_int_equal(hr_info(s[0]).n_fallbacks, 1);
+    assert_string_equal(hr_info(s[1]).accel, hr_accel());
+    assert_int_equal(hr_info(s[1]).n_fallbacks, 0);
+    for (int k = 0; k < 2; k++) {
+        atsi_session_close(s[k]);
+        free_answer(&have[k]);
+    }
+    free_answer(&want);
+    atsi_model_close(m);
+    atsi_runtime_close(rt);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(opening),  cmocka_unit_test(memory),  cmocka_unit_test(objects),
-        cmocka_unit_test(queueing), cmocka_unit_test(waiting), cmocka_unit_test(work),
+        cmocka_unit_test(opening),
+        cmocka_unit_test(memory),
+        cmocka_unit_test(objects),
+        cmocka_unit_test(queueing),
+        cmocka_unit_test(waiting),
+        cmocka_unit_test(work),
+        cmocka_unit_test(the_next_session_has_it_again),
     };
     return cmocka_run_group_tests(tests, hr_enter, hr_leave);
 }
