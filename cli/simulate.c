@@ -221,7 +221,7 @@ static int run(int argc, char **argv)
     if (format != NULL && strcmp(format, "md") != 0 && strcmp(format, "csv") != 0 &&
         strcmp(format, "json") != 0)
         return cli_fail(CLI_USAGE, "-o %.20s: expected md, csv or json", format);
-    if (sim_routing_args.out != NULL && machine == NULL)
+    if (sim_routing_args.out != NULL && cli_simulated.machine == NULL)
         return sim_routing_make();
     code = fill_params(&p);
     if (code != CLI_OK)
