@@ -23,12 +23,13 @@
 
 #define ATTN_TILE (2 * ATTN_LANES) /* cells or columns of a register tile */
 #define ATTN_DIRECT_ROWS 4u        /* up to so many rows read values where they lie */
-#define ATTN_AHEAD 2048            /* bytes, when they do */
+#define ATTN_AHEAD 4096            /* bytes, when they do */
 
 struct attn_work {
     const struct cpu_attn_tile *t;
     float *q;      /* by groups of rows: [dk][rows of the group] */
     float *keys;   /* [dk][ATTN_TILE] */
+    float *rows;   /* ATTN_LANES rows of keys that do not lie one after the other */
     float *values; /* [dv / ATTN_TILE][CPU_ATTN_CELLS][ATTN_TILE] */
     float *score;  /* [n_row][CPU_ATTN_SCORES], by cell of the chunk */
 };
@@ -140,24 +141,38 @@ static void attn_pack_queries(const struct attn_work *w)
     }
 }
 
-/* Keys of cells first .. first + ATTN_TILE - 1 of the chunk; one that is not there is another's. */
-CPU_INLINE void attn_open_keys(const uint32_t type, const struct attn_work *w, uint32_t first)
+/* ATTN_LANES rows of keys from cell `first` of the chunk on, one after the other: where they lie,
+ * or copied together where they end or the ring begins anew.  One that is not there is another's.
+ */
+CPU_INLINE const uint8_t *attn_key_rows(const struct attn_work *w, uint32_t first, size_t bytes)
 {
     const struct cpu_attn_tile *t = w->t;
-    const size_t bytes = attn_row_bytes(type, t->dk);
-    const uint32_t whole = t->dk - t->dk % 8;
+    const uint32_t i = first - t->at; /* huge when the tile begins before the first cell */
+    uint8_t *to = (uint8_t *)w->rows;
+    if (first >= t->at && i < t->n_first && t->n_first - i >= ATTN_LANES)
+        return (const uint8_t *)t->k + i * bytes;
+    if (first >= t->at + t->n_first && t->at + t->n - first >= ATTN_LANES && first < t->at + t->n)
+        return (const uint8_t *)t->k2 + (i - t->n_first) * bytes;
+    for (uint32_t l = 0; l < ATTN_LANES; l++) {
+        uint32_t c = first + l < t->at ? 0 : first + l - t->at;
+        c = c < t->n ? c : t->n - 1;
+        __builtin_memcpy(to + l * bytes, attn_cell(t->k, t->k2, t->n_first, c, bytes), bytes);
+    }
+    return to;
+}
+
+/* Keys of cells first .. first + ATTN_TILE - 1 of the chunk. */
+CPU_INLINE void attn_open_keys(const uint32_t type, const struct attn_work *w, uint32_t first)
+{
+    const uint32_t dk = w->t->dk, whole = dk - dk % 8;
+    const size_t bytes = attn_row_bytes(type, dk);
     for (uint32_t half = 0; half < ATTN_TILE; half += ATTN_LANES) {
-        const uint8_t *row[ATTN_LANES];
+        const uint8_t *rows = attn_key_rows(w, first + half, bytes);
         float *to = w->keys + half;
-        for (uint32_t l = 0; l < ATTN_LANES; l++) {
-            uint32_t c = first + half + l;
-            c = c < t->at ? 0 : c - t->at;
-            row[l] = attn_cell(t->k, t->k2, t->n_first, c < t->n ? c : t->n - 1, bytes);
-        }
-        open_keys(type, row, whole, bytes, to);
-        for (uint32_t d = whole; d < t->dk; d++)
+        open_keys(type, rows, bytes, whole, to);
+        for (uint32_t d = whole; d < dk; d++)
             for (uint32_t l = 0; l < ATTN_LANES; l++)
-                to[(size_t)d * ATTN_TILE + l] = attn_element(type, row[l], d);
+                to[(size_t)d * ATTN_TILE + l] = attn_element(type, rows + l * bytes, d);
     }
 }
 
@@ -246,6 +261,8 @@ CPU_INLINE void attn_open_values(const uint32_t type, const struct attn_work *w)
         const uint8_t *row = attn_cell(t->v, t->v2, t->n_first, c - t->at, bytes);
         float *to = w->values + (size_t)c * ATTN_TILE;
         size_t i = 0;
+        for (size_t b = 0; b < bytes; b += 64)
+            _mm_prefetch((const char *)row + b + ATTN_AHEAD, _MM_HINT_T1);
         for (; i + ATTN_LANES <= t->dv; i += ATTN_LANES)
             vec_store(to + i / ATTN_TILE * CPU_ATTN_CELLS * ATTN_TILE + i % ATTN_TILE,
                       cache_vec(type, row, i));
@@ -321,7 +338,7 @@ CPU_INLINE void attn_direct_n(const uint32_t type, const int n, const int nz, co
     for (uint32_t c = 0; c < len; c++, v += bytes) {
         attn_vec x[8];
         for (size_t b = 0; b < wide; b += 64)
-            _mm_prefetch((const char *)v + at + b + ATTN_AHEAD, _MM_HINT_T0);
+            _mm_prefetch((const char *)v + at + b + ATTN_AHEAD, _MM_HINT_T1);
         CPU_UNROLL
         for (int z = 0; z < nz; z++)
             x[z] = cache_vec(type, v, i + (size_t)(z * ATTN_LANES));
@@ -402,9 +419,10 @@ CPU_INLINE int attn_few(const struct cpu_attn_tile *t)
 static void attn_chunk(const struct cpu_attn_tile *t)
 {
     const size_t dk = ((size_t)t->dk + 15) / 16 * 16, n_out = CPU_ATTN_OUT(t->dv);
-    struct attn_work w = {t, t->scratch, NULL, NULL, NULL};
+    struct attn_work w = {.t = t, .q = t->scratch};
     w.keys = w.q + t->n_row * dk;
-    w.values = w.keys + 32 * dk;
+    w.rows = w.keys + 32 * dk;
+    w.values = w.rows + 16 * dk;
     w.score = w.values + CPU_ATTN_CELLS * n_out;
     attn_pack_queries(&w);
     attn_all_scores(&w);
