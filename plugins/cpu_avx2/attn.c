@@ -52,9 +52,9 @@ CPU_INLINE __m256 cache_vec(const uint32_t type, const uint8_t *row, size_t i)
                          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(b)));
 }
 
-/* Eight elements of eight rows at a time; the next tile's rows, 16 on, are on their way. */
+/* Eight elements of eight rows at a time. */
 CPU_INLINE void open_keys(const uint32_t type, const uint8_t *rows, size_t stride, uint32_t n,
-                          float *to)
+                          size_t ahead, float *to)
 {
     const size_t each = type == ATSI_TYPE_F32 ? 4 : type == ATSI_TYPE_F16 ? 2 : 1;
     const uint8_t *half[2] = {rows, rows + 4 * stride};
@@ -63,7 +63,7 @@ CPU_INLINE void open_keys(const uint32_t type, const uint8_t *rows, size_t strid
         CPU_UNROLL
         for (size_t r = 0; r < 8; r++) {
             if (d * each % 64 < 8 * each)
-                _mm_prefetch((const char *)half[r / 4] + (16 + r % 4) * stride + d * each,
+                _mm_prefetch((const char *)half[r / 4] + r % 4 * stride + d * each + ahead,
                              _MM_HINT_T1);
             v[r] = _mm256_castps_si256(cache_vec(type, half[r / 4] + r % 4 * stride, d));
         }

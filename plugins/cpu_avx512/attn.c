@@ -74,12 +74,11 @@ CPU_INLINE void load_16_rows(const struct rows_16 *r, size_t at, __m512i v[4])
                          r->p[2] + i * r->stride + at, r->p[3] + i * r->stride + at);
 }
 
-/* The rows of the next tile, 32 on. */
-CPU_INLINE void prefetch_16(const struct rows_16 *r)
+CPU_INLINE void prefetch_16(const struct rows_16 *r, size_t ahead)
 {
     CPU_UNROLL
     for (int j = 0; j < 4; j++) {
-        const char *p = (const char *)r->p[j] + 32 * r->stride;
+        const char *p = (const char *)r->p[j] + ahead;
         CPU_UNROLL
         for (size_t i = 0; i < 4; i++)
             _mm_prefetch(p + i * r->stride, _MM_HINT_T1);
@@ -145,14 +144,14 @@ CPU_INLINE void open_q8_32(const struct rows_16 *r, float *to)
 }
 
 CPU_INLINE void open_keys(const uint32_t type, const uint8_t *rows, size_t stride, uint32_t n,
-                          float *to)
+                          size_t ahead, float *to)
 {
     const uint32_t step = type == ATSI_TYPE_F16 ? 8 : type == ATSI_TYPE_F32 ? 4 : 32;
     const size_t bytes = type == ATSI_TYPE_Q8_0 ? sizeof(struct atsi_block_q8_0) : 16;
     struct rows_16 r = {{rows, rows + 4 * stride, rows + 8 * stride, rows + 12 * stride}, stride};
     for (uint32_t d = 0; d < n; d += step, to += (size_t)step * 32) {
         if (d * bytes / step % 64 < bytes)
-            prefetch_16(&r);
+            prefetch_16(&r, ahead);
         if (type == ATSI_TYPE_F16)
             open_f16_8(&r, to);
         else if (type == ATSI_TYPE_F32)
