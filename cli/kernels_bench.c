@@ -120,9 +120,10 @@ static int time_reference(struct bench *b, struct kernels_case *c, double *ns)
 static void make_row(const struct kernels_backend *be, const struct kernels_case *c,
                      struct timing *t, double ref_ns, struct kernels_row *r)
 {
-    uint64_t median;
+    const uint32_t middle = t->n / 2, first = t->n / 4, last = 3 * t->n / 4;
+    double median;
     qsort(t->ns, t->n, sizeof t->ns[0], ascending);
-    median = t->ns[t->n / 2];
+    median = (double)t->ns[middle];
     memset(r, 0, sizeof *r);
     (void)snprintf(r->backend, sizeof r->backend, "%s", be->name);
     (void)snprintf(r->op, sizeof r->op, "%s", c->op);
@@ -131,9 +132,9 @@ static void make_row(const struct kernels_backend *be, const struct kernels_case
     (void)snprintf(r->shape, sizeof r->shape, "%s", c->shape);
     (void)snprintf(r->memory, sizeof r->memory, "%s", c->memory);
     (void)snprintf(r->unit, sizeof r->unit, "%s", c->unit);
-    r->ns = (double)median / t->runs;
+    r->ns = median / t->runs;
     r->speed = c->amount / r->ns;
-    r->spread = (double)(t->ns[3 * t->n / 4] - t->ns[t->n / 4]) / (double)median;
+    r->spread = (double)(t->ns[last] - t->ns[first]) / median;
     r->of_limit = c->limit > 0 ? r->speed / c->limit : 0;
     r->of_ref = ref_ns > 0 ? ref_ns / r->ns : 0;
 }

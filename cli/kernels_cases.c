@@ -92,7 +92,7 @@ static int product(const struct site *s, uint32_t type, bool panels, struct kern
     c.typed = true;
     c.layout = panels ? "panels" : "rows";
     c.memory = streaming ? "streaming" : "cache";
-    c.n_copies = streaming ? (uint32_t)(4 * s->cache_bytes / bytes) + 1 : 1;
+    c.n_copies = streaming && bytes > 0 ? (uint32_t)(4 * s->cache_bytes / bytes) + 1 : 1;
     if (streaming && c.n_copies < 2)
         c.n_copies = 2;
     c.amount = rows == 1 ? (double)bytes : (double)sh.k * sh.n * rows;
@@ -140,8 +140,9 @@ static int experts(const struct site *s, uint32_t type, bool panels, uint32_t ro
 /* As many output rows as stay in the second caches, a multiple of two panels per worker. */
 static struct kernels_shape near_shape(const struct site *s, uint32_t type, struct kernels_shape sh)
 {
-    uint32_t step = 32 * s->limits->n_threads;
-    uint64_t n = s->near_bytes / 2 / atsi_row_bytes(type, sh.k) / step * step;
+    uint32_t step = 32 * (s->limits->n_threads > 0 ? s->limits->n_threads : 1);
+    uint64_t row = atsi_row_bytes(type, sh.k);
+    uint64_t n = row > 0 ? s->near_bytes / 2 / row / step * step : 0;
     if (n < step)
         n = step;
     return (struct kernels_shape){sh.k, n < sh.n ? (uint32_t)n : sh.n};

@@ -12,7 +12,6 @@ struct kernels_backend {
     struct atsi_backend *be;
     struct atsi_queue *queue;
     char detail[128];
-    uint32_t device_kind; /* enum atsi_device_kind */
     /* Of a backend with memory of its own: the way there; else NULL. */
     const struct atsi_transfer_ops *link_ops;
     const struct atsi_backend_ops *host_ops;
@@ -20,6 +19,7 @@ struct kernels_backend {
     struct atsi_transfer *link;
     const struct atsi_channel *const *channels;
     uint32_t channel;
+    uint32_t device_kind;    /* enum atsi_device_kind */
     struct atsi_event *done; /* fired by the last work queued */
 };
 
