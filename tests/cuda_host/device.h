@@ -94,6 +94,9 @@ struct ch_kernel {
 
 /* Takes `k->args` over, whatever it returns. */
 cudaError_t ch_launch(const struct ch_kernel *k, cudaStream_t stream);
+/* A call of the runtime begins, which ch_launch() or ch_call_over() ends. */
+void ch_call_begins(void);
+void ch_call_over(void);
 
 #ifdef __cplusplus
 }

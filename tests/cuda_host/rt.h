@@ -81,8 +81,6 @@ enum {
 cudaError_t ch_enter(const char *name, int flags);
 /* `e`, noted for cudaGetLastError(). */
 cudaError_t ch_leave(const char *name, cudaError_t e);
-/* The call is over, for calls that leave the last error alone. */
-void ch_call_over(void);
 
 /* One operation that is about to run on a stream: the error that it is to end with. */
 cudaError_t ch_next_operation(void);
