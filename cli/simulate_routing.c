@@ -374,7 +374,10 @@ int sim_routing(struct atsi_sim_params *p, const char *policies, const char *vra
 {
     struct table *t = calloc(1, sizeof *t);
     struct atsi_routing *r = NULL;
-    int code = t != NULL ? get_trace(&r) : cli_fail(CLI_RUN_ERROR, "out of memory");
+    int code;
+    if (t == NULL)
+        return cli_fail(CLI_RUN_ERROR, "out of memory");
+    code = get_trace(&r);
     if (code == CLI_OK) {
         t->p = p;
         t->routing = r;

@@ -166,7 +166,8 @@ static bool is_current(const struct atsi_experts *x, const struct atsi_expert_gr
 static int wait_arrivals(struct atsi_experts *x, uint32_t k, struct atsi_err *err)
 {
     int rc = ATSI_OK;
-    for (uint32_t s = 0; s < x->groups[k].n_slots && rc == ATSI_OK; s++) {
+    for (uint32_t s = 0; x->all[k].arrival != NULL && s < x->groups[k].n_slots && rc == ATSI_OK;
+         s++) {
         if (!atsi_books_locked(x->books, k, s))
             continue;
         rc = accel_ops(x)->event_wait(x->all[k].arrival[s], SPIN_NS, err);
@@ -247,7 +248,8 @@ int atsi_experts_settle(struct atsi_experts *x, struct atsi_err *err)
 static int swap(void *ctx, const struct atsi_expert_cache *in, struct atsi_expert_swaps *out,
                 struct atsi_err *err)
 {
-    return ((const struct atsi_policy_ops *)ctx)->swap_experts(in, out, err);
+    const struct atsi_experts *x = ctx;
+    return x->policy.ops->swap_experts(in, out, err);
 }
 
 static void size_stacks(struct atsi_experts *x, struct atsi_expert_group *g)
@@ -345,8 +347,8 @@ static void share_pinned(struct atsi_experts *x)
 
 static int open_all(struct atsi_experts *x, struct atsi_err *err)
 {
-    const struct atsi_policy_ops *ops = x->p.policy->ops;
-    bool asks = ATSI_HAS(ops, struct atsi_policy_ops, swap_experts);
+    const struct atsi_policy_ops *ops = x->policy.ops;
+    bool asks = ops != NULL && ATSI_HAS(ops, struct atsi_policy_ops, swap_experts);
     size_t ids = (size_t)x->n * ATSI_BOOKS_USED * sizeof(int32_t);
     int rc;
     x->all = calloc((size_t)x->n + 1, sizeof *x->all);
@@ -363,8 +365,8 @@ static int open_all(struct atsi_experts *x, struct atsi_err *err)
         rc = atsi_accel_alloc(x->p.accel, ATSI_MEM_DEVICE, ids, &x->ids_buf, err);
     }
     if (rc == ATSI_OK)
-        rc = atsi_cache_books(x->groups, x->n, x->p.half_life, asks ? swap : NULL,
-                              (void *)(uintptr_t)ops, &x->books, err);
+        rc = atsi_cache_books(x->groups, x->n, x->p.half_life, asks ? swap : NULL, x, &x->books,
+                              err);
     for (uint32_t k = 0; k < x->n && rc == ATSI_OK; k++)
         rc = open_group(x, k, err);
     return rc;
@@ -379,6 +381,8 @@ int atsi_experts_open(const struct atsi_experts_params *p, struct atsi_experts *
     if (x == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "out of memory for caches of experts");
     x->p = *p;
+    x->policy = *p->policy;
+    x->p.policy = &x->policy;
     rc = atsi_cache_groups(p->question, p->place, &x->groups, &x->n, err);
     if (rc == ATSI_OK && x->n > 0)
         rc = open_all(x, err);

@@ -22,7 +22,7 @@ struct atsi_experts_params {
     struct atsi_values *values;
     struct atsi_weights *weights;
     struct atsi_log *log;                 /* or NULL */
-    const struct atsi_policy_use *policy; /* that placed: says who comes in */
+    const struct atsi_policy_use *policy; /* that placed: says who comes in; copied */
     const struct atsi_question *question;
     const struct atsi_placement *place;
     float half_life;        /* rounds */

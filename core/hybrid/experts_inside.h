@@ -48,6 +48,7 @@ struct atsi_expert_group {
 
 struct atsi_experts {
     struct atsi_experts_params p;
+    struct atsi_policy_use policy; /* of p */
     struct atsi_cache_group *groups;
     struct atsi_expert_group *all; /* [n] */
     uint32_t n;

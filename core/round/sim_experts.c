@@ -305,7 +305,7 @@ int atsi_sim_experts_start(struct atsi_sim_experts *x, const struct atsi_questio
                            const struct atsi_exec_devices *d, const struct atsi_cache_group *groups,
                            uint32_t n, struct atsi_err *err)
 {
-    int rc = ATSI_OK;
+    int rc;
     x->q = q;
     x->d = d;
     x->nothing = (struct atsi_modelled){
@@ -315,11 +315,9 @@ int atsi_sim_experts_start(struct atsi_sim_experts *x, const struct atsi_questio
     x->groups = calloc((size_t)n + 1, sizeof *x->groups);
     x->layer_of = calloc((size_t)n + 1, sizeof *x->layer_of);
     if (x->group_at == NULL || x->ran_on == NULL || x->groups == NULL || x->layer_of == NULL)
-        rc = atsi_fail(err, ATSI_ENOMEM, "out of memory for expert caches");
-    if (rc == ATSI_OK)
-        rc = match_trace(x, q->items, groups, n, err);
-    if (rc == ATSI_OK)
-        memset(x->group_at, 0xFF, q->items->n * sizeof *x->group_at);
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory for expert caches");
+    rc = match_trace(x, q->items, groups, n, err);
+    memset(x->group_at, 0xFF, q->items->n * sizeof *x->group_at);
     for (uint32_t l = 0; l < n && rc == ATSI_OK; l++) {
         x->group_at[groups[l].first] = (int32_t)l;
         x->n_groups = l + 1;
