@@ -240,7 +240,8 @@ static void forget(void)
 
 static void statistics_are_kept(void **state)
 {
-    static const char *const settings[] = {CACHES, "memory.vram=70%m", "memory.temp=0%", NULL};
+    static const char *const settings[] = {CACHES, "memory.vram=70%m", "memory.temp=0%",
+                                           "experts.statistics=on", NULL};
     static const char *const not_kept[] = {CACHES, "memory.vram=70%m", "memory.temp=0%",
                                            "experts.statistics=off", NULL};
     char path[1024], text[4096];
