@@ -16,7 +16,8 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 out=${OUT:-device_check} minutes=8 models="dense-8b moe-30b-a3b" rival='' build='' backend=cuda dry=0
-prompt=128 gen=16 arch='' budgets=50%m,25%m,100%m,75%m,0
+prompt=128 gen=16 arch='' budgets=50%m,0,25%m,100%m,75%m extra=() verify=6
+parity_budgets=50%m,100%m policies=layer,expert,stream,paper,backlog
 usage() { sed -n '/^#   scripts/,/^# Exit/s/^# //p' "$0" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in
@@ -32,7 +33,9 @@ while [ $# -gt 0 ]; do
 done
 [[ $minutes =~ ^[0-9]+$ ]] || usage
 if [ "$dry" = 1 ]; then
-  backend=cuda_host models="tiny-dense tiny-moe" prompt=16 gen=4
+  # It takes its time, and measuring costs there minutes.
+  backend=cuda_host models=tiny-dense prompt=8 gen=2 budgets=50%m,0 verify=2 extra=(--set policy.costs=typical)
+  parity_budgets=50%m policies=layer,backlog
 fi
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -115,8 +118,9 @@ ceilings() {
 ceiling() { awk -F'"' -v name="$1" '$4 == name { sub(/.*: /, ""); sub(/}/, ""); print; exit }' "$results"; }
 
 checks() {
-  local op tools=()
-  step "kernels against the reference" 90 "$atsinfer" kernels --check --backend "$backend" || true
+  local op only=() tools=()
+  [ "$dry" = 0 ] || only=(--type Q4_K --op matmul)
+  step "kernels against the reference" 90 "$atsinfer" kernels --check --backend "$backend" "${only[@]}" || true
   [ "$dry" = 0 ] || return 0
   if ! command -v compute-sanitizer >/dev/null; then
     result '{"step": "compute-sanitizer", "left_out": "not here"}'
@@ -124,8 +128,9 @@ checks() {
   fi
   for tool in memcheck racecheck; do
     tools=(compute-sanitizer --tool "$tool" --error-exitcode 9)
-    for op in matmul attn; do
-      step "$tool, $op" 25 "${tools[@]}" "$atsinfer" kernels --check --backend "$backend" --op $op --type Q4_K || true
+    for op in "matmul --type Q4_K" "matmul_id --type Q6_K" attn topk; do
+      # shellcheck disable=SC2086 # words
+      step "$tool, $op" 25 "${tools[@]}" "$atsinfer" kernels --check --backend "$backend" --op $op || true
     done
   done
 }
@@ -133,7 +138,7 @@ checks() {
 sweep() { # NAME SECONDS MODEL OPTIONS...
   local name=$1 limit=$2 model=$3
   shift 3
-  step "$name" $((limit + 20)) "$atsinfer" bench -m "$model" -o jsonl --limit "$limit" --set "backend.accel=$backend" "$@" || true
+  step "$name" $((limit + 20)) "$atsinfer" bench -m "$model" -o jsonl --limit "$limit" --set "backend.accel=$backend" "${extra[@]}" "$@" || true
   cat "$work/out" >>"$results"
 }
 
@@ -144,20 +149,23 @@ table() { # the rows of the last sweep
       print "" }'
 }
 
-policies=layer,expert,stream,paper,backlog
 parity() {
   for shape in tiny-dense tiny-moe; do
     "$build/bin/make_model" "$shape" "$work/$shape.gguf" >>"$log"
-    sweep "hybrid runs against the CPU, $shape" 40 "$work/$shape.gguf" -p 16 -n 4 -r 1 --vram 50%m,100%m --policy $policies --verify 6
+    sweep "hybrid runs against the CPU, $shape" 40 "$work/$shape.gguf" -p 8 -n 2 -r 1 --vram $parity_budgets \
+      --policy layer,expert,stream,paper,backlog --verify $verify
     table
   done
 }
 
 kernels() { # shares of the ceilings, where they are known
   local type read_gbps mma
+  if [ "$dry" = 1 ]; then
+    result '{"step": "speed of kernels", "left_out": "dry run"}'
+    return 0
+  fi
   read_gbps=$(ceiling "device read") mma=$(ceiling "mma.sync half, f32 sums")
   for type in Q4_K Q6_K Q8_0 F16; do
-    [ "$dry" = 0 ] || [ $type = Q4_K ] || continue
     step "speed of $type" 30 "$atsinfer" kernels --bench --backend "$backend" --type $type -o tsv || continue
     awk -F'\t' -v read_gbps="${read_gbps:-0}" -v mma="${mma:-0}" 'NR > 1 {
       printf "{\"kernel\": \"matmul\", \"backend\": \"%s\", \"type\": \"%s\", \"decode_gbps\": %s, \"prefill_gmacs\": %s", $1, $2, $3, $4

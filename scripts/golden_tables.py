@@ -46,7 +46,7 @@ class Tool:
         key = (model, policies, args)
         if key not in self.memo:
             cmd = [self.exe, "simulate", "-q", "--machine", os.path.join(self.folder, "profiles", PLATFORM[model] + ".ini"),
-                   "--shape", self.shapes[model], "--policy", policies, "--at", "2112", "-o", "csv", *args]
+                   "--shape", self.shapes[model], "--policy", policies, "--at", "2112", "--last", "-o", "csv", *args]
             done = subprocess.run(cmd, capture_output=True, text=True, timeout=600)
             if done.returncode != 0:
                 raise SystemExit(f"{model}: exit {done.returncode}: {done.stderr[-300:]}")

@@ -25,8 +25,9 @@ done
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
 cc=${CC:-gcc} cxx=${CXX:-g++} jobs=${JOBS:-$(nproc)} opt=${OPT:--O3}
-cuda=${CUDA_PATH:-/usr/local/cuda}
-nvcc=${NVCC:-$(command -v nvcc || echo "$cuda/bin/nvcc")}
+nvcc=${NVCC:-$(command -v nvcc || echo "${CUDA_PATH:-/usr/local/cuda}/bin/nvcc")}
+cuda=${CUDA_PATH:-$(dirname "$(dirname "$(readlink -f "$nvcc")")")}
+[ -e "$cuda/include/cuda_runtime_api.h" ] || cuda=/usr/local/cuda
 objects=$out/objects list=$out/build.list log=$out/build.log
 rm -rf "$objects" "$list" "$log"
 mkdir -p "$objects" "$out/bin" "$out/lib/atsinfer"
@@ -63,7 +64,9 @@ add tools "$opt" tests/device/make_model.c
 add gguf "$opt" loaders/gguf/*.c loaders/arch/*.c
 for policy in policy_dp policy_static; do add "$policy" "$opt" "plugins/$policy"/*.c; done
 add sched "$opt" sched/*.c
-add common "-O2 -Iplugins/cpu_common" plugins/cpu_common/*.c
+# shellcheck disable=SC2046
+add common "-O2 -Iplugins/cpu_common" $(without '/attn_walk\.c' plugins/cpu_common/*.c)
+add common "-O2 -ftree-vectorize -Iplugins/cpu_common" plugins/cpu_common/attn_walk.c
 add cpu_ref "-O2 -Iplugins/cpu_common" plugins/cpu_ref/entry.c
 if [ "$x86" = 1 ]; then
   # shellcheck disable=SC2046
@@ -132,7 +135,7 @@ if [ "$x86" = 1 ]; then
   for name in cpu_avx2 cpu_avx512; do plugin "$name" "$cc" "$name common panel"; done
 fi
 case $device in
-  cuda) plugin cuda "$cc" cuda -L"$cuda/lib64" -lcudart_static -ldl -lrt \
+  cuda) plugin cuda "$cc" cuda -L"$cuda/lib64" -L"$cuda/targets/x86_64-linux/lib" -lcudart_static -ldl -lrt \
     -Wl,--version-script=plugins/cuda/exports.map ;;
   cuda_host) plugin cuda_host "$cxx" cuda_host -ldl -Wl,--version-script=tests/cuda_host/exports.map ;;
 esac

@@ -9,68 +9,6 @@
 #include "core/hybrid/live.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-/* ---------------------------------------------------------------- the past */
-/* What the session remembers, part after part; NULL: not read. */
-struct past {
-    unsigned char *data, *at;
-};
-
-static int keep(void *ctx, void *p, size_t bytes, struct atsi_err *err)
-{
-    struct past *m = ctx;
-    (void)err;
-    memcpy(m->at, p, bytes);
-    m->at += bytes;
-    return ATSI_OK;
-}
-
-static int bring_back(void *ctx, void *p, size_t bytes, struct atsi_err *err)
-{
-    struct past *m = ctx;
-    (void)err;
-    memcpy(p, m->at, bytes);
-    m->at += bytes;
-    return ATSI_OK;
-}
-
-static int each_part(struct atsi_session *s, enum atsi_rows how, struct past *m,
-                     struct atsi_err *err)
-{
-    int rc = ATSI_OK;
-    m->at = m->data;
-    for (uint32_t p = 0; p < atsi_session_n_parts(s) && rc == ATSI_OK; p++)
-        rc = atsi_session_part_runs(s, p, atsi_session_part_first(s, p, s->rewind_low), s->n_past,
-                                    how, how == ATSI_ROWS_READ ? keep : bring_back, m, err);
-    return rc;
-}
-
-static size_t past_bytes(const struct atsi_session *s)
-{
-    size_t all = 0, bytes;
-    for (uint32_t p = 0; p < atsi_session_n_parts(s); p++)
-        if (atsi_session_part_bytes(s, p, atsi_session_part_first(s, p, s->rewind_low), s->n_past,
-                                    &bytes))
-            all += bytes; /* less than the caches, which were summed without overflow */
-    return all;
-}
-
-static int read_past(struct atsi_session *s, struct past *m, struct atsi_err *err)
-{
-    int rc;
-    if (m->data != NULL)
-        return ATSI_OK;
-    m->data = malloc(past_bytes(s) + 1);
-    if (m->data == NULL)
-        return atsi_fail(err, ATSI_ENOMEM, "out of memory for the caches of %u tokens", s->n_past);
-    rc = each_part(s, ATSI_ROWS_READ, m, err);
-    if (rc != ATSI_OK) {
-        free(m->data);
-        m->data = NULL;
-    }
-    return rc;
-}
 
 /* ---------------------------------------------------------------- the difference */
 static int settle(struct atsi_hybrid *h, struct atsi_err *err)
@@ -91,7 +29,7 @@ static void say_change(const struct atsi_hybrid *h, bool caches)
              caches ? "; caches change devices" : "");
 }
 
-static int take_difference(struct atsi_hybrid *h, struct past *past, struct atsi_err *err)
+static int take_difference(struct atsi_hybrid *h, unsigned char **past, struct atsi_err *err)
 {
     struct atsi_session *s = h->s;
     const int32_t *placed = NULL;
@@ -104,7 +42,7 @@ static int take_difference(struct atsi_hybrid *h, struct past *past, struct atsi
         caches = !atsi_state_fits(&h->state, h->items, placed);
     }
     if (rc == ATSI_OK && caches) {
-        rc = read_past(s, past, err);
+        rc = atsi_session_copy_past(s, past, err);
         if (rc == ATSI_OK)
             atsi_state_close(&h->state);
     }
@@ -113,7 +51,7 @@ static int take_difference(struct atsi_hybrid *h, struct past *past, struct atsi
     if (rc == ATSI_OK && caches) {
         rc = atsi_state_open(&h->state, s, &h->a, h->items, placed, err);
         if (rc == ATSI_OK)
-            rc = each_part(s, ATSI_ROWS_WRITE, past, err);
+            rc = atsi_session_bring_past(s, *past, err);
     }
     if (rc != ATSI_OK)
         return rc;
@@ -128,10 +66,10 @@ static int take_difference(struct atsi_hybrid *h, struct past *past, struct atsi
 }
 
 /* ---------------------------------------------------------------- afresh */
-static int take_all(struct atsi_hybrid *h, struct past *past, struct atsi_err *err)
+static int take_all(struct atsi_hybrid *h, unsigned char **past, struct atsi_err *err)
 {
     struct atsi_session *s = h->s;
-    int rc = read_past(s, past, err);
+    int rc = *past == NULL ? atsi_session_copy_past(s, past, err) : ATSI_OK;
     if (rc == ATSI_OK) {
         atsi_accel_stop(&h->a);
         atsi_hybrid_undo(h);
@@ -141,13 +79,13 @@ static int take_all(struct atsi_hybrid *h, struct past *past, struct atsi_err *e
         rc = h->a.d.ops[ATSI_DEVICE_ACCEL]->props(h->a.d.be[ATSI_DEVICE_ACCEL], &h->a.props);
     if (rc == ATSI_OK)
         rc = atsi_hybrid_setup(h, err);
-    return rc == ATSI_OK ? each_part(s, ATSI_ROWS_WRITE, past, err) : rc;
+    return rc == ATSI_OK ? atsi_session_bring_past(s, *past, err) : rc;
 }
 
 static int place_again(struct atsi_hybrid *h, struct atsi_err *err)
 {
     struct atsi_err why = ATSI_ERR_INIT;
-    struct past past = {0};
+    unsigned char *past = NULL; /* NULL: where it was */
     int rc = take_difference(h, &past, &why);
     if (rc == ATSI_ENOMEM) {
         atsi_log(h->s->rt->log, ATSI_LOG_WARN, "session",
@@ -158,7 +96,7 @@ static int place_again(struct atsi_hybrid *h, struct atsi_err *err)
     }
     if (rc == ATSI_OK)
         atsi_hybrid_report(h);
-    free(past.data);
+    free(past);
     return rc;
 }
 

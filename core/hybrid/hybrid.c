@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Life and rounds of a session with an accelerator. */
 #include "core/hybrid/inside.h"
+#include "core/hybrid/live.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,7 @@ int atsi_hybrid_open(struct atsi_session *s, struct atsi_hybrid **out, struct at
     if (h == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "out of memory opening a session");
     h->s = s;
-    rc = atsi_budget_read(s->rt->conf, &h->conf, err);
+    rc = atsi_live_budget(s->live, s->rt, &h->conf, err);
     if (rc == ATSI_OK && !atsi_budget_is_off(&h->conf))
         rc = atsi_accel_open(s, &h->a, err);
     if (rc != ATSI_OK || h->a.name == NULL) {

@@ -24,6 +24,8 @@ struct atsi_live_budget {
     struct atsi_govern_decision decision;      /* under the lock */
     unsigned seen;                             /* of `changes`; the session's thread */
     struct atsi_live_governed governed;        /* the session's thread */
+    struct atsi_budget_conf last;              /* taken; the session's thread */
+    bool taken;
 };
 
 void atsi_settings_changed(void)
@@ -163,5 +165,16 @@ bool atsi_live_take(struct atsi_live_budget *l, const struct atsi_runtime *rt,
         follow_battery(rt, on_battery);
     if (decided)
         take_decision(l, rt, &decision);
+    l->last = *c;
+    l->taken = true;
     return changed || decided;
+}
+
+int atsi_live_budget(const struct atsi_live_budget *l, const struct atsi_runtime *rt,
+                     struct atsi_budget_conf *out, struct atsi_err *err)
+{
+    if (!l->taken)
+        return atsi_budget_read(rt->conf, out, err);
+    *out = l->last;
+    return ATSI_OK;
 }

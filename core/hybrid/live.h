@@ -14,6 +14,9 @@ struct atsi_runtime;
 
 int atsi_live_open(struct atsi_live_budget **out, struct atsi_err *err);
 void atsi_live_close(struct atsi_live_budget *l); /* NULL is allowed */
+/* The budget in force: as it was taken last, or rt's settings.  ATSI_ECONF.  [session's thread] */
+int atsi_live_budget(const struct atsi_live_budget *l, const struct atsi_runtime *rt,
+                     struct atsi_budget_conf *out, struct atsi_err *err);
 /* A new memory.vram ("auto", "6GiB", "80%", "30%m"), until the settings are read again.
  * ATSI_ECONF.  [any thread] */
 int atsi_live_set(struct atsi_live_budget *l, const char *vram, struct atsi_err *err);

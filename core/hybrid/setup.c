@@ -508,7 +508,8 @@ int atsi_hybrid_plan_again(struct atsi_hybrid *h, struct atsi_err *err)
     int rc = ops->props(h->a.d.be[ATSI_DEVICE_ACCEL], &h->a.props);
     if (rc != ATSI_OK)
         return atsi_fail(err, rc, "it does not say how much memory it has");
-    h->a.props.mem_free_bytes += held(h);
+    if (h->a.props.mem_total_bytes != 0) /* else it does not know */
+        h->a.props.mem_free_bytes += held(h);
     close_rounds(h);
     close_items(h);
     rc = atsi_hybrid_make_budget(h, err);

@@ -80,6 +80,7 @@ void atsi_values_close(struct atsi_values *v)
 /* ---------------------------------------------------------------- rows */
 void atsi_values_most_rows(struct atsi_values *v)
 {
+    v->rows = v->out_n = 0; /* none is set */
     for (int d = 0; d < ATSI_N_DEVICES; d++)
         for (uint32_t i = 0; i < v->g->n_values; i++) {
             v->all[d][i].ne[1] = v->places[i].output_rows ? v->out_rows : v->chunk;

@@ -73,6 +73,14 @@ static int prefill(struct atsi_sim_run *r, struct atsi_sim_session *s)
     return ATSI_OK;
 }
 
+/* Rounds still to come before round k, as far as anybody may know. */
+static uint32_t rounds_left(const struct atsi_sim_params *p, uint32_t k)
+{
+    if (p->last != 0 && k + 1 == p->rounds)
+        return 1;
+    return p->generated > k ? p->generated - k : 2;
+}
+
 /* The last round counts, with the host's time before it: by then transfers have run ahead. */
 static int decode(struct atsi_sim_run *r, struct atsi_sim_session *s)
 {
@@ -85,8 +93,8 @@ static int decode(struct atsi_sim_run *r, struct atsi_sim_session *s)
         if (rc == ATSI_OK && k > 0)
             rc = atsi_exec_host(x, atsi_model_source_gap(s->source[ATSI_PHASE_DECODE]), r->err);
         if (rc == ATSI_OK)
-            rc = atsi_rounds_step(s->rounds, ATSI_PHASE_DECODE, 1, r->p->ctx,
-                                  r->p->generated > k ? r->p->generated - k : 2, &res, r->err);
+            rc = atsi_rounds_step(s->rounds, ATSI_PHASE_DECODE, 1, r->p->ctx, rounds_left(r->p, k),
+                                  &res, r->err);
         if (rc == ATSI_OK)
             note_round(&res, &r->out->decode);
     }

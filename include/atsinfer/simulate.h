@@ -87,6 +87,10 @@ struct atsi_sim_params {
      * NULL. */
     void (*trace)(void *ctx, const struct atsi_sim_span *span);
     void *trace_ctx;
+    /* 1: no round follows the last one, so that no weight is on its way for it.  0: as in the
+     * middle of a long answer. */
+    uint32_t last;
+    uint32_t reserved;
 };
 
 struct atsi_sim_phase {

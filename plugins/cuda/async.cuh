@@ -4,6 +4,8 @@
  * thread commits the copies it has begun as a group, and waits until all but its last N groups are
  * there; other threads see them after a barrier.  On sm_75, and on the host, a copy is done when it
  * has begun.
+ *
+ * stream_load_16() reads what nobody else of the multiprocessor will read again.
  */
 #ifndef ATSI_CUDA_ASYNC_CUH
 #define ATSI_CUDA_ASYNC_CUH
@@ -12,6 +14,25 @@
 
 #include "launch.cuh"
 
+#ifdef __CUDA_ARCH__
+
+static __device__ __forceinline__ uint4 stream_load_16(const void *from)
+{
+    uint4 v;
+    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+        : "l"(from));
+    return v;
+}
+
+#else
+
+static __device__ __forceinline__ uint4 stream_load_16(const void *from)
+{
+    return *(const uint4 *)from;
+}
+
+#endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 
 /* 16 bytes, both addresses multiples of that; zeros when !there, and nothing is read then. */

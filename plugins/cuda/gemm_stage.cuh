@@ -122,7 +122,7 @@ struct staged_rows {
     template <class PUT>
     __device__ __forceinline__ void bytes(PUT put) const
     {
-        load_bytes<N>(at.head + r, put);
+        load_bytes<N, false>(at.head + r, put);
     }
 };
 

@@ -7,8 +7,8 @@
 #include "halves.h"
 
 #include "grid.h"
-#include "math.cuh"
 #include "rounded.h"
+#include "split_half.cuh"
 
 #define HALVES_THREADS 256u
 #define HALVES_WARPS (HALVES_THREADS / CUDA_WARP)
@@ -37,64 +37,22 @@ static __device__ float row_max(const float *x, uint32_t k)
     return most;
 }
 
-struct scaling {
-    float scale, factor; /* their product is 1 */
-};
-
-static __device__ scaling scaling_of(float most)
-{
-    uint32_t e = __float_as_uint(most) >> 23; /* of the exponent, biased by 127 */
-    if (e == 255)
-        return {1.0f, 1.0f};
-    e = e > 15 ? e : 15;
-    return {__uint_as_float((268 - e) << 23), __uint_as_float((e - 14) << 23)};
-}
-
-static __device__ __forceinline__ bool is_finite(float x)
-{
-    return fabsf(x) <= 3.402823466e38f;
-}
-
-template <bool BF16>
-static __device__ __forceinline__ uint16_t half_of(float x)
-{
-    return BF16 ? __bfloat16_as_ushort(__float2bfloat16_rn(x))
-                : __half_as_ushort(__float2half_rn(x));
-}
-
-template <bool BF16>
-static __device__ __forceinline__ float of_half(uint16_t bits)
-{
-    return BF16 ? __uint_as_float((uint32_t)bits << 16) : __half2float(__ushort_as_half(bits));
-}
-
-/* Both terms of x.  Rounded up to infinity, bf16 is cut off instead. */
-template <bool BF16>
-static __device__ __forceinline__ void split(float x, uint16_t *first, uint16_t *second)
-{
-    *first = half_of<BF16>(x);
-    if (BF16 && is_finite(x) && !is_finite(of_half<BF16>(*first)))
-        *first = (uint16_t)(__float_as_uint(x) >> 16);
-    float kept = of_half<BF16>(*first);
-    *second = half_of<BF16>(is_finite(kept) ? x - kept : 0.0f);
-}
-
 /* A block per row.  k is a multiple of 8: two elements to a thread. */
 template <bool BF16>
 static __global__ void __launch_bounds__(HALVES_THREADS) halves_kernel(const struct halves_args a)
 {
     for (uint32_t row = blockIdx.x; row < a.rows; row += gridDim.x) {
         const float *x = a.x + (uint64_t)row * a.k;
-        scaling s = {1.0f, 1.0f};
+        cuda_scaling s = {1.0f, 1.0f};
         if (!BF16)
-            s = scaling_of(row_max(x, a.k));
+            s = cuda_scaling_of(row_max(x, a.k));
         if (!BF16 && threadIdx.x == 0)
             a.factor[row] = s.factor;
         for (uint32_t i = 2 * threadIdx.x; i < a.k; i += 2 * HALVES_THREADS) {
             uint64_t at = (uint64_t)row * a.k + i;
             uint16_t first[2], second[2];
-            split<BF16>(x[i] * s.scale, &first[0], &second[0]);
-            split<BF16>(x[i + 1] * s.scale, &first[1], &second[1]);
+            cuda_split_half<BF16>(x[i] * s.scale, &first[0], &second[0]);
+            cuda_split_half<BF16>(x[i + 1] * s.scale, &first[1], &second[1]);
             *(uint32_t *)(void *)(a.term[0] + at) = first[0] | (uint32_t)first[1] << 16;
             if (a.term[1] != NULL)
                 *(uint32_t *)(void *)(a.term[1] + at) = second[0] | (uint32_t)second[1] << 16;

@@ -13,6 +13,7 @@
 #ifndef ATSI_CUDA_LOAD_CUH
 #define ATSI_CUDA_LOAD_CUH
 
+#include "async.cuh"
 #include "unit.cuh"
 
 /* ---------------------------------------------------------------- rows */
@@ -165,12 +166,13 @@ static __device__ __forceinline__ void load_heads(const uint8_t *p, PUT put)
 }
 
 /* And e8m0 bytes. */
-template <int N, class PUT>
+template <int N, bool LOOSE, class PUT>
 static __device__ __forceinline__ void load_bytes(const uint8_t *p, PUT put)
 {
+    uint32_t w = LOOSE || N != 4 ? 0 : *(const uint32_t *)(const void *)p;
 #pragma unroll
     for (int i = 0; i < N; i++)
-        put(i, p[i]);
+        put(i, LOOSE || N != 4 ? p[i] : w >> (8 * i) & 0xffu);
 }
 
 struct panel_place {
@@ -198,7 +200,16 @@ struct panel_rows {
     template <class PUT>
     __device__ __forceinline__ void chunk(uint32_t c, PUT put) const
     {
-        load_chunk<N, LOOSE>(at.body + ATSI_PANEL_CHUNK * c + 4 * r, put);
+        const uint8_t *p = at.body + ATSI_PANEL_CHUNK * c + 4 * r;
+        if constexpr (N == 4 && !LOOSE) {
+            uint4 v = stream_load_16(p);
+            put(0, v.x);
+            put(1, v.y);
+            put(2, v.z);
+            put(3, v.w);
+        } else {
+            load_chunk<N, LOOSE>(p, put);
+        }
     }
     /* 16-bit field i of the head. */
     template <class PUT>
@@ -209,7 +220,7 @@ struct panel_rows {
     template <class PUT>
     __device__ __forceinline__ void bytes(PUT put) const
     {
-        load_bytes<N>(at.head + r, put);
+        load_bytes<N, LOOSE>(at.head + r, put);
     }
 };
 

@@ -58,6 +58,19 @@ static __device__ __forceinline__ void mma_load_b(uint32_t (&b)[2][2], const int
                  : "memory");
 }
 
+/* As mma_load_b(), of a tile that has its 16-byte rows along the tokens: 16 rows of k, 8 halves of
+ * tokens to a group. */
+static __device__ __forceinline__ void mma_load_b_across(uint32_t (&b)[2][2], const uint8_t *tile,
+                                                         uint32_t stride)
+{
+    uint32_t lane = threadIdx.x % 32;
+    unsigned at = mma_shared_address(tile + lane % 16 * stride + lane / 16 * 16);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(b[0][0]), "=r"(b[0][1]), "=r"(b[1][0]), "=r"(b[1][1])
+                 : "r"(at)
+                 : "memory");
+}
+
 static __device__ __forceinline__ void mma_8x16(int &c0, int &c1, uint32_t a, uint32_t b)
 {
     asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
@@ -136,6 +149,19 @@ static __device__ __forceinline__ void mma_load_b(uint32_t (&b)[2][2], const int
     for (uint32_t i = 0; i < 4; i++)
         memcpy(&b[i / 2][i % 2], tile + (lane / 4 + i / 2 * 8) * stride + i % 2 * 16 + lane % 4 * 4,
                4);
+}
+
+static __device__ __forceinline__ void mma_load_b_across(uint32_t (&b)[2][2], const uint8_t *tile,
+                                                         uint32_t stride)
+{
+    const uint32_t lane = threadIdx.x % 32;
+    for (uint32_t i = 0; i < 4; i++) {
+        uint16_t v[2];
+        for (uint32_t e = 0; e < 2; e++)
+            memcpy(&v[e],
+                   tile + (i % 2 * 8 + lane % 4 * 2 + e) * stride + i / 2 * 16 + lane / 4 * 2, 2);
+        b[i / 2][i % 2] = v[0] | (uint32_t)v[1] << 16;
+    }
 }
 
 static __device__ __forceinline__ uint64_t mma_pair(uint32_t low, uint32_t high)

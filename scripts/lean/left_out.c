@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What scripts/lean_build.sh leaves out of the command, since it takes libraries that may be
- * missing: names of models (files alone are known), drawings, the ablation, and the bar of first
- * measurements.
+ * missing: names of models (files alone are known), drawings, the ablation, rivals, and the bar of
+ * first measurements.
  */
 #include "cli/bench.h"
+#include "cli/bench_rival.h"
 #include "cli/trace.h"
 
 #include <string.h>
@@ -36,4 +37,13 @@ int bench_ablation(const struct bench_ablation *a)
 {
     (void)a;
     return cli_fail(CLI_USAGE, "--ablation: this build has no jansson and leaves it out");
+}
+
+bool bench_rival_parse(const char *text, size_t n, const struct bench_rival_test *t, double *ts,
+                       char *why, size_t why_size)
+{
+    (void)text, (void)n, (void)t;
+    *ts = 0;
+    (void)snprintf(why, why_size, "this build has no jansson and cannot read what it printed");
+    return false;
 }

@@ -137,13 +137,13 @@ static int print(const char *model, const char *way, struct sums *m,
 static struct atsi_runtime *open_runtime(const struct way *w, struct atsi_err *err)
 {
     static const char *const plugins[] = {CUDA_HOST, NULL_CPU, NULL};
-    const char *all[2 * MAX_SETTINGS + 8] = {"backend.cpu=null_cpu", "backend.accel=cuda_host",
-                                             "cpu.threads=1",        "policy.costs=typical",
-                                             "load.pack=off",        "memory.vram_margin=0"};
+    const char *all[2 * MAX_SETTINGS + 8] = {
+        "backend.cpu=null_cpu", "backend.accel=cuda_host", "cpu.threads=1", "policy.costs=typical",
+        "load.pack=off",        "memory.vram_margin=0",    "power.watch=0"};
     struct atsi_runtime_params p = {
         .struct_size = sizeof p, .overrides = all, .plugin_files = plugins};
     struct atsi_runtime *rt = NULL;
-    size_t n = 6;
+    size_t n = 7;
     for (uint32_t i = 0; i < 6 && w->settings[i] != NULL; i++)
         all[n++] = w->settings[i];
     for (uint32_t i = 0; i < n_more; i++)

@@ -31,8 +31,8 @@ struct spy {
     struct signal user[256]; /* of slots: the split that read each last */
     struct spy_round *rounds;
     uint32_t n_rounds;
-    bool running;     /* steps are run; else, before, counted */
-    int32_t last_run; /* step */
+    /* Rounds are told apart by the clock, which is read twice in a row only between them. */
+    bool clock_read, steps_run, plan_kept;
     /* What the next call of a device is about. */
     const struct atsi_plan *plan;
     int32_t step, copy, item, slot, run_slot;
@@ -118,15 +118,16 @@ static void begin_round(void)
         r->lane[k] = calloc(1, 1);
         assert_non_null(r->lane[k]);
     }
-    me->plan = NULL;
+    me->plan_kept = me->steps_run = false;
 }
 
 /* The plan says all that a policy answered. */
 static void keep_plan(const struct atsi_plan *p)
 {
     struct spy_round *r = &me->rounds[me->n_rounds - 1];
-    if (me->plan == p)
+    if (me->plan_kept)
         return;
+    me->plan_kept = true;
     me->plan = p;
     r->phase = p->phase;
     r->n_transfers = p->n_moves;
@@ -154,11 +155,6 @@ static int source_run(void *ctx, const struct atsi_plan *plan, uint32_t step, in
                       struct atsi_split *split, struct atsi_err *err)
 {
     const struct atsi_exec_source *of = real_source(ctx);
-    if ((int32_t)step <= me->last_run) /* from the beginning */
-        me->running = !me->running;
-    if (me->n_rounds == 0 || ((int32_t)step <= me->last_run && !me->running))
-        begin_round();
-    me->last_run = (int32_t)step;
     keep_plan(plan);
     me->step = (int32_t)step;
     me->run_slot = slot;
@@ -253,8 +249,14 @@ static int run(struct atsi_queue *q, const struct atsi_split *split, struct atsi
 {
     uint32_t device = q == me->real.queue[ATSI_DEVICE_HOST] ? ATSI_DEVICE_HOST : ATSI_DEVICE_ACCEL;
     const struct atsi_step *step = NULL;
-    if (split->n_ops == 0) /* the clock is read */
+    if (split->n_ops == 0) {
+        if (me->n_rounds == 0 || (me->clock_read && me->steps_run))
+            begin_round();
+        me->clock_read = true;
         return me->real.ops[device]->run(q, split, err);
+    }
+    me->clock_read = false;
+    me->steps_run = true;
     step = &me->plan->steps[me->step];
     assert_int_equal(step->device, device);
     check_items(step, split);
@@ -341,6 +343,7 @@ static void write_copy(const struct atsi_copyv *req)
 static int copyv(struct atsi_transfer *tx, uint32_t channel, struct atsi_queue *q,
                  const struct atsi_copyv *req, struct atsi_err *err)
 {
+    me->clock_read = false;
     if (me->item >= 0) {
         write_weight(req);
     } else if (me->copy >= 0) {
@@ -362,7 +365,7 @@ struct spy *spy_open(const struct spy_params *p, struct atsi_exec_devices *d)
     assert_non_null(s);
     s->p = *p;
     s->real = *d;
-    s->item = s->copy = s->step = s->slot = s->run_slot = s->last_run = -1;
+    s->item = s->copy = s->step = s->slot = s->run_slot = -1;
     for (int v = 0; v < ATSI_N_DEVICES; v++) {
         s->ops[v] = *d->ops[v];
         s->ops[v].run = run;

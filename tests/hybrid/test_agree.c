@@ -166,6 +166,15 @@ static void same_items(const struct atsi_items *a, const struct atsi_items *b)
     }
 }
 
+/* Tiles are cut as the session did it: not at all where its devices do not take them. */
+static bool is_cut(const struct atsi_items *it)
+{
+    for (uint32_t i = 0; i < it->n; i++)
+        if (it->places[i].n_tiles > 1)
+            return true;
+    return false;
+}
+
 static struct spy *simulate(const struct done *d, struct atsi_sim_run *r,
                             struct atsi_sim_session *s, struct atsi_err *err)
 {
@@ -175,7 +184,7 @@ static struct spy *simulate(const struct done *d, struct atsi_sim_run *r,
     struct atsi_rounds_params p;
     struct spy *spy;
     int rc = atsi_sim_open_machine(r);
-    r->machine.temp_mib = 2.0 * (double)h->budget.tile / MIB; /* cuts tiles as the session did */
+    r->machine.temp_mib = is_cut(h->items) ? 2.0 * (double)h->budget.tile / MIB : 0;
     if (rc == ATSI_OK)
         rc = atsi_sim_open_items(r);
     if (rc == ATSI_OK)

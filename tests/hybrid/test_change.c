@@ -200,6 +200,32 @@ static void every_policy_follows(void **state)
     assert_true(kept > 0);
 }
 
+/* Weights over the copy kernel, which reads pinned memory alone; then one thing after the other. */
+static void so_do_other_ways(void **state)
+{
+    static const char *const ways[] = {"transfer.engine=copy_kernel", "exec.async=off",
+                                       "transfer.dynamic=off", "memory.pin=off"};
+    static const char *const budgets[] = {"80%m", "10%m", "50%m"};
+    (void)state;
+    for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
+        const char *settings[] = {"policy.name=policy_static",
+                                  "plugin.policy_static.mode=stream",
+                                  "memory.vram=30%m",
+                                  "memory.temp=15%m",
+                                  ways[w],
+                                  NULL};
+        struct pair p;
+        open_pair(&p, "gpt-oss", settings);
+        go_on(&p, 10, ways[w]);
+        for (size_t b = 0; b < sizeof budgets / sizeof budgets[0]; b++) {
+            (void)change(&p, budgets[b], ways[w]);
+            go_on(&p, 4, ways[w]);
+        }
+        assert_null(strstr(hr_log, "anew"));
+        close_pair(&p);
+    }
+}
+
 /* A signal, and an ini that says something else by now. */
 static void on_signal(int sig)
 {
@@ -282,9 +308,8 @@ static void others_take_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_difference_is_copied),
-        cmocka_unit_test(every_policy_follows),
-        cmocka_unit_test(the_ini_is_followed),
+        cmocka_unit_test(the_difference_is_copied), cmocka_unit_test(every_policy_follows),
+        cmocka_unit_test(so_do_other_ways),         cmocka_unit_test(the_ini_is_followed),
         cmocka_unit_test(others_take_memory),
     };
     return cmocka_run_group_tests(tests, hr_enter, hr_leave);

@@ -143,42 +143,128 @@ static void work(void **state)
     try_models("work", "lost");
 }
 
-/* A session without its accelerator stays so; the next one opens the device again. */
-static void the_next_session_has_it_again(void **state)
-{
-    static const char *const settings[] = {"policy.name=policy_static",
-                                           "plugin.policy_static.mode=stream",
-                                           "memory.vram=50%m",
-                                           "plugin.twin.fail_at=200",
-                                           "plugin.twin.fail_call=work",
-                                           "plugin.twin.fail_as=lost",
-                                           NULL};
-    struct answer want, have[2];
-    struct atsi_runtime *rt;
+/* ---------------------------------------------------------------- after it was lost */
+struct pair {
+    struct atsi_runtime *rt[2]; /* the CPU alone; with the accelerator */
+    struct atsi_model *m[2];
     struct atsi_session *s[2];
-    struct atsi_model *m;
+    uint32_t past, n_ctx;
+};
+
+static void open_pair(struct pair *p, const char *model, const char *at, const char *times)
+{
+    const char *settings[] = {"policy.name=policy_static",
+                              "plugin.policy_static.mode=stream",
+                              "memory.vram=50%m",
+                              "plugin.twin.fail_call=work",
+                              "plugin.twin.fail_as=lost",
+                              at,
+                              times,
+                              NULL};
+    *p = (struct pair){.n_ctx = 160};
+    p->rt[0] = hr_cpu();
+    p->rt[1] = hr_runtime(settings);
+    for (int k = 0; k < 2; k++) {
+        p->m[k] = hr_open(p->rt[k], hr_model(model));
+        p->s[k] = hr_session(p->m[k], p->n_ctx, CHUNK);
+    }
+    assert_string_equal(hr_info(p->s[1]).accel, hr_accel());
+}
+
+static void close_pair(struct pair *p)
+{
+    for (int k = 0; k < 2; k++) {
+        atsi_session_close(p->s[k]);
+        atsi_model_close(p->m[k]);
+        atsi_runtime_close(p->rt[k]);
+    }
+}
+
+/* n requests of one token; a past that is full is cut. */
+static void go_on(struct pair *p, uint32_t n, const char *what)
+{
+    int32_t ids[160];
+    hr_ids(ids, p->n_ctx, hr_info(p->s[0]).n_vocab);
+    for (uint32_t i = 0; i < n; i++, p->past++) {
+        struct hr_rows rows[2];
+        if (p->past == p->n_ctx) {
+            p->past = 20;
+            for (int k = 0; k < 2; k++)
+                assert_int_equal(atsi_session_truncate(p->s[k], p->past, NULL), ATSI_OK);
+        }
+        for (int k = 0; k < 2; k++)
+            rows[k] = hr_eval(p->s[k], ids + p->past, 1, false);
+        hr_same(&rows[0], &rows[1], what);
+        for (int k = 0; k < 2; k++)
+            hr_free(&rows[k]);
+    }
+}
+
+static uint32_t count(const char *text, const char *of)
+{
+    uint32_t n = 0;
+    for (; (text = strstr(text, of)) != NULL; text++)
+        n++;
+    return n;
+}
+
+/* It comes back: its caches and states are those that the CPU has computed meanwhile. */
+static void it_comes_back(void **state)
+{
+    static const char *const names[] = {"qwen3", "gpt-oss", "qwen35moe"};
     (void)state;
-    answer_of_cpu("qwen3", &want);
-    rt = hr_runtime(settings);
-    m = hr_open(rt, hr_model("qwen3"));
-    for (int k = 0; k < 2; k++) {
-        s[k] = hr_session(m, N_CTX, CHUNK);
-        assert_string_equal(hr_info(s[k]).accel, hr_accel());
-        run_answer(s[k], &have[k]);
-        for (uint32_t i = 0; i < 1 + N_DECODE; i++)
-            hr_same(&want.rows[i], &have[k].rows[i], k == 0 ? "lost" : "again");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct pair p;
+        open_pair(&p, names[i], "plugin.twin.fail_at=60", "plugin.twin.fail_for=1");
+        go_on(&p, 12, names[i]);
+        if (strcmp(hr_info(p.s[1]).accel, "") != 0 || hr_info(p.s[1]).n_fallbacks != 1)
+            fail_msg("%s: not lost\n%s", names[i], hr_log);
+        go_on(&p, 20, names[i]);
+        assert_string_equal(hr_info(p.s[1]).accel, ""); /* not yet */
+        go_on(&p, 20, names[i]);
+        if (strcmp(hr_info(p.s[1]).accel, hr_accel()) != 0)
+            fail_msg("%s: it did not come back\n%s", names[i], hr_log);
+        assert_true(hr_info(p.s[1]).n_resident > 0);
+        go_on(&p, 30, names[i]);
+        assert_int_equal(hr_info(p.s[1]).n_fallbacks, 1);
+        close_pair(&p);
     }
-    assert_string_equal(hr_info(s[0]).accel, "");
-    assert_int_equal(hr_info(s[0]).n_fallbacks, 1);
-    assert_string_equal(hr_info(s[1]).accel, hr_accel());
-    assert_int_equal(hr_info(s[1]).n_fallbacks, 0);
-    for (int k = 0; k < 2; k++) {
-        atsi_session_close(s[k]);
-        free_answer(&have[k]);
+}
+
+/* It does not: some tries, each of which leaves the CPU's work as it is, then none. */
+static void tries_end(void **state)
+{
+    struct pair p;
+    uint32_t tries = 0, n = 0;
+    (void)state;
+    open_pair(&p, "qwen3", "plugin.twin.fail_at=60", "plugin.twin.fail_for=0");
+    for (; n < 1000; n += 20) {
+        hr_log[0] = '\0';
+        go_on(&p, 20, "gone");
+        tries += count(hr_log, "tried again");
     }
-    free_answer(&want);
-    atsi_model_close(m);
-    atsi_runtime_close(rt);
+    assert_int_equal(tries, 3);
+    assert_string_equal(hr_info(p.s[1]).accel, "");
+    assert_true(hr_info(p.s[1]).n_fallbacks >= 1);
+    close_pair(&p);
+}
+
+/* A budget of nothing, and another one: at once. */
+static void a_budget_brings_it_back(void **state)
+{
+    struct pair p;
+    (void)state;
+    open_pair(&p, "qwen35", "plugin.twin.fail_at=0", "plugin.twin.fail_for=1");
+    go_on(&p, 5, "before");
+    for (int k = 0; k < 5; k++) { /* however often */
+        assert_int_equal(atsi_session_set_budget(p.s[1], "0", NULL), ATSI_OK);
+        go_on(&p, 3, "without");
+        assert_string_equal(hr_info(p.s[1]).accel, "");
+        assert_int_equal(atsi_session_set_budget(p.s[1], "40%m", NULL), ATSI_OK);
+        go_on(&p, 3, "with");
+        assert_string_equal(hr_info(p.s[1]).accel, hr_accel());
+    }
+    close_pair(&p);
 }
 
 int main(void)
@@ -190,7 +276,9 @@ int main(void)
         cmocka_unit_test(queueing),
         cmocka_unit_test(waiting),
         cmocka_unit_test(work),
-        cmocka_unit_test(the_next_session_has_it_again),
+        cmocka_unit_test(it_comes_back),
+        cmocka_unit_test(tries_end),
+        cmocka_unit_test(a_budget_brings_it_back),
     };
     return cmocka_run_group_tests(tests, hr_enter, hr_leave);
 }
