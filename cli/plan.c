@@ -73,7 +73,7 @@ static uint32_t setting(const char *key)
 static int fill_params(struct atsi_plan_params *p, struct atsi_plan_pin *pin, char **pattern)
 {
     const struct cli_simulated *in = &cli_simulated;
-    int code = cli_simulated_read();
+    int code = cli_simulated_read(false);
     if (code != CLI_OK)
         return code;
     *p = (struct atsi_plan_params){.struct_size = sizeof *p,

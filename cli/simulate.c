@@ -54,6 +54,33 @@ static const struct cli_option options[] = {
     {.name = "--summary",
      .help = "what the last rounds of each policy were like, in the words of a real run",
      .flag = &summary},
+    {.name = "--routing",
+     .arg = "FILE",
+     .help =
+         "decode a recorded routing trace with expert caches (docs/experts.md); --vram may then "
+         "be a list",
+     .text = &sim_routing_args.path},
+    {.name = "--routing-skew",
+     .arg = "KEY=N,...",
+     .help = "make a trace instead: layers, experts, used, tokens, zipf, drift, follow, repeat, "
+             "seed",
+     .text = &sim_routing_args.skew},
+    {.name = "--routing-out",
+     .arg = "FILE",
+     .help = "write the trace that --routing-skew makes",
+     .text = &sim_routing_args.out},
+    {.name = "--half-life",
+     .arg = "TOKENS",
+     .help = "after which the use of an expert counts half",
+     .real = &sim_routing_args.half_life,
+     .min = 0,
+     .max = 1e9},
+    {.name = "--copy-share",
+     .arg = "PERCENT",
+     .help = "of a round's time that transfers of experts may take",
+     .real = &sim_routing_args.copy_percent,
+     .min = 0,
+     .max = 1000},
     {.name = "-o|--output", .arg = "FORMAT", .help = "md, csv or json", .text = &format},
     CLI_GROUP("machine, model and request", cli_simulated_options),
     {.name = NULL},
@@ -100,10 +127,15 @@ static int parse_load(struct atsi_sim_params *p)
     return CLI_OK;
 }
 
+static bool has_routing(void)
+{
+    return sim_routing_args.path != NULL || sim_routing_args.skew != NULL;
+}
+
 static int fill_params(struct atsi_sim_params *p)
 {
     const struct cli_simulated *in = &cli_simulated;
-    int code = cli_simulated_read();
+    int code = cli_simulated_read(has_routing());
     if (code != CLI_OK)
         return code;
     *p = (struct atsi_sim_params){.struct_size = sizeof *p,
@@ -189,10 +221,14 @@ static int run(int argc, char **argv)
     if (format != NULL && strcmp(format, "md") != 0 && strcmp(format, "csv") != 0 &&
         strcmp(format, "json") != 0)
         return cli_fail(CLI_USAGE, "-o %.20s: expected md, csv or json", format);
+    if (sim_routing_args.out != NULL && cli_simulated.machine == NULL)
+        return sim_routing_make();
     code = fill_params(&p);
     if (code != CLI_OK)
         return code;
     cli_catch_signals();
+    if (has_routing())
+        return sim_routing(&p, policies, cli_simulated.vram, format != NULL ? format : "md");
     code = cli_simulated_measure(p.chunk);
     return code == CLI_OK ? compare(&p) : code;
 }

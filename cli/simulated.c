@@ -59,7 +59,7 @@ const struct cli_option cli_simulated_options[] = {
     {.name = NULL},
 };
 
-int cli_simulated_read(void)
+int cli_simulated_read(bool vram_is_list)
 {
     struct cli_simulated *s = &cli_simulated;
     int code = cli_profile_files(s->machine, s->shape, s->machine_path, s->model_path);
@@ -69,7 +69,7 @@ int cli_simulated_read(void)
         s->prompt = 2048;
     if (s->ctx < 0)
         s->ctx = s->prompt + s->generated / 2;
-    return cli_parse_size("--vram", s->vram, &s->vram_bytes);
+    return vram_is_list ? CLI_OK : cli_parse_size("--vram", s->vram, &s->vram_bytes);
 }
 
 int cli_simulated_measure(uint32_t chunk)

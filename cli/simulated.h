@@ -19,8 +19,8 @@ extern struct cli_simulated cli_simulated;
 extern const struct cli_option cli_simulated_options[];
 
 /* Finds the files and fills in what depends on other options; an exit code, prints what was wrong.
- */
-int cli_simulated_read(void);
+ * vram_is_list: --vram is left to the caller. */
+int cli_simulated_read(bool vram_is_list);
 /* Measures this machine for the model where --machine here asks for it. */
 int cli_simulated_measure(uint32_t chunk);
 

@@ -83,6 +83,14 @@ static const struct atsi_conf_key keys[] = {
      "Microseconds a policy may take for one round."},
     {"policy.rule.*", ATSI_CONF_TEXT, "", 0, 0, NULL,
      "REGEX = cpu or accel, for items by name; rules are tried by number."},
+    {"power.mode", ATSI_CONF_CHOICE, "performance", 0, 0, "performance|balanced|quiet",
+     "performance: all there is; balanced: short waits awake, none on battery; quiet: half the "
+     "threads at low priority, no waits awake."},
+    {"power.watch", ATSI_CONF_INT, "500", 0, 60000, NULL,
+     "Milliseconds between looks at clocks, pressure and memory that others take, for new plans. "
+     "0: never."},
+    {"power.root", ATSI_CONF_TEXT, "", 0, 0, NULL,
+     "Folder with proc/ and sys/ to look into instead of this machine's, for tests."},
     {"plugins.path", ATSI_CONF_TEXT, "", 0, 0, NULL,
      "Folders with more plugins, separated by colons. Ignored in a ./atsinfer.ini merely found."},
 };

@@ -5,6 +5,7 @@
  */
 #include "core/hybrid/question.h"
 
+#include "core/hybrid/live.h"
 #include "core/hybrid/region.h"
 #include "core/round/devices.h"
 #include "core/round/rules.h"
@@ -58,12 +59,13 @@ static const struct atsi_machine middling = {.name = "typical",
 
 static struct atsi_conditions conditions(const struct atsi_session *s, uint32_t phase)
 {
+    const struct atsi_live_governed *now = atsi_live_governed(s->live);
     return (struct atsi_conditions){.tokens = phase == ATSI_PHASE_PREFILL ? s->chunk : 1,
                                     .ctx = phase == ATSI_PHASE_PREFILL ? 0 : s->n_ctx / 4,
                                     .ctx_max = s->n_ctx,
                                     .contention = true,
-                                    .load_cpu = 1,
-                                    .load_gpu = 1,
+                                    .load_cpu = now->load_cpu,
+                                    .load_gpu = now->load_gpu,
                                     .load_pcie = 1};
 }
 

@@ -121,6 +121,22 @@ void atsi_plan_close(struct atsi_plan *p)
     free(p);
 }
 
+/* Stacks with a cache are a step of their own, once their router's choice is known. */
+static void cut_caches(struct atsi_plan *p, const struct atsi_question *q)
+{
+    for (uint32_t i = 0; i < q->items->n; i++) {
+        bool last =
+            i + 1 == q->items->n || q->items->items[i + 1].router != q->items->items[i].router;
+        if (q->expert_slots[i] == 0)
+            continue;
+        p->cut[q->items->items[i].router] = 1;
+        if (i > 0 && q->items->items[i - 1].router != q->items->items[i].router)
+            p->cut[i - 1] = 1;
+        if (last)
+            p->cut[i] = 1;
+    }
+}
+
 static void list_moves(struct atsi_plan *p, const struct atsi_question *q,
                        const struct atsi_schedule *s, uint32_t phase)
 {
@@ -140,6 +156,8 @@ static void list_moves(struct atsi_plan *p, const struct atsi_question *q,
         if (s->after[i] >= 0)
             p->cut[s->after[i]] = 1;
     }
+    if (q->expert_slots != NULL && phase == ATSI_PHASE_DECODE)
+        cut_caches(p, q);
 }
 
 /* Bytes that must reach item i on its device: what lies on the other one and was not copied yet. */
@@ -263,6 +281,7 @@ void atsi_plan_build(struct atsi_plan *p, const struct atsi_question *q,
                         .here = ATSI_DEVICE_HOST};
     p->n_steps = p->n_list = 0;
     p->phase = phase;
+    p->built++;
     p->n_slots = q->slot_depth[phase];
     list_moves(p, q, s, phase);
     memset(p->have, 0, q->items->n_edges);

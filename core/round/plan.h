@@ -51,6 +51,7 @@ struct atsi_move {
 struct atsi_plan {
     uint32_t n_steps, n_moves, room_steps, room_moves;
     uint32_t phase; /* enum atsi_phase */
+    uint64_t built; /* how often; what was derived from the plan is good for that often */
     struct atsi_step *steps;
     struct atsi_move *moves; /* in order of transfer */
     uint32_t n_slots;        /* temporary slots in this phase */

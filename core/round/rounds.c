@@ -33,9 +33,10 @@ struct atsi_rounds {
     size_t state_bytes[2];
     struct atsi_rounds_counts counts;
     const struct atsi_record *record;
-    struct atsi_solver *solver; /* NULL: policies are asked on this thread */
-    bool probing, no_probes;    /* one is under way; they failed */
-    uint32_t probed;            /* class of the one under way */
+    struct atsi_solver *solver;    /* NULL: policies are asked on this thread */
+    bool probing, no_probes;       /* one is under way; they failed */
+    uint32_t probed;               /* class of the one under way */
+    uint32_t slow[ATSI_N_CLASSES]; /* that the question has; 0: not yet known */
 };
 
 static void say(const struct atsi_rounds *r, const char *fmt, ...) ATSI_PRINTF(2, 3);
@@ -405,6 +406,8 @@ static void measure(const struct atsi_rounds *r, uint32_t phase, struct atsi_rou
     uint64_t before = rec->round.start_ns;
     out->ns = rec->round.end_ns - rec->round.start_ns;
     out->n_moves = plan->n_moves;
+    if (!rec->measured)
+        return;
     for (uint32_t s = 0; s < rec->n_steps; s++) {
         const struct atsi_step *step = &plan->steps[s];
         uint64_t took = rec->steps[s].end_ns - rec->steps[s].start_ns;
@@ -426,6 +429,15 @@ static bool keeps_plan(struct atsi_rounds *r, const struct ask *a, uint64_t *too
     return !new_schedule(r, a, took);
 }
 
+/* The question's times of now; the same slowdowns give the same ones. */
+static void slow_down(struct atsi_rounds *r, const uint32_t now[ATSI_N_CLASSES])
+{
+    if (memcmp(r->slow, now, sizeof r->slow) == 0)
+        return;
+    memcpy(r->slow, now, sizeof r->slow);
+    atsi_question_slow(r->q, now);
+}
+
 int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uint32_t ctx,
                      uint32_t tokens_left, struct atsi_round_result *out, struct atsi_err *err)
 {
@@ -439,7 +451,7 @@ int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uin
     if (r->p.frozen)
         memset(&r->recorder, 0, sizeof r->recorder);
     atsi_recorder_now(&r->recorder, a.now);
-    atsi_question_slow(r->q, a.now);
+    slow_down(r, a.now);
     if (r->solver != NULL && !ph->planned) /* what policies remember is with the solver */
         (void)take_solved(r, true, out);
     if (r->solver != NULL && ph->planned) {
@@ -458,7 +470,10 @@ int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uin
         atsi_exec_round(r->exec, ph->plan, r->work.source[phase], tokens_left > 1, &r->record, err);
     if (rc != ATSI_OK)
         return rc;
-    atsi_recorder_take(&r->recorder, r->q, phase, ph->plan, r->record);
+    if (r->record->measured)
+        atsi_recorder_take(&r->recorder, r->q, phase, ph->plan, r->record);
+    else
+        atsi_recorder_skip(&r->recorder);
     probe(r);
     measure(r, phase, out);
     out->predicted_ns = ph->in_force->schedule.predicted_ns;

@@ -3,6 +3,7 @@
 #include "core/round/sim_run.h"
 
 #include "core/round/rules.h"
+#include "core/round/sim_experts.h"
 
 #include "core/conf.h"
 
@@ -18,7 +19,8 @@ static int items_of_file(struct atsi_sim_run *r, const char *path)
     const struct atsi_items_params ip = {
         .tile_bytes = (uint64_t)(r->machine.temp_mib * MIB / 2),
         .type_k = r->costs != NULL ? r->made_of.type_k : ATSI_TYPE_F16,
-        .type_v = r->costs != NULL ? r->made_of.type_v : ATSI_TYPE_F16};
+        .type_v = r->costs != NULL ? r->made_of.type_v : ATSI_TYPE_F16,
+        .flow = true}; /* splits and copies as a session has them */
     const struct atsi_graph *g;
     struct atsi_model *m = NULL;
     int rc = atsi_model_open(r->rt, path, &mp, &m, r->err);
@@ -92,6 +94,8 @@ static int make_question(struct atsi_sim_run *r, bool loaded, bool slots,
                                       .mix_generated = p->generated,
                                       .n_vocab = vocabulary(r->items)};
     int rc = atsi_sim_question(r, &qp, out);
+    if (rc == ATSI_OK)
+        (*out)->p.expert_cache = r->experts != NULL;
     if (rc == ATSI_OK && r->ram_bytes != 0)
         (*out)->budget[ATSI_DEVICE_HOST] = r->ram_bytes;
     return rc;
@@ -198,6 +202,8 @@ int atsi_sim_open_session(struct atsi_sim_run *r, bool slots, bool dynamic,
         if (rc == ATSI_OK) {
             work.source[f] = atsi_model_source_get(s->source[f]);
             work.in_bytes[f] = atsi_model_source_in_bytes(s->source[f]);
+            if (f == ATSI_PHASE_DECODE && r->experts != NULL)
+                work.source[f] = atsi_sim_experts_wrap(r->experts, work.source[f]);
         }
     }
     params.dynamic = dynamic;

@@ -22,9 +22,10 @@ struct atsi_sim_run {
     struct atsi_items *items;
     struct atsi_exec_devices d;
     struct atsi_rounds_params policies;
-    struct atsi_sim_result *out; /* of atsi_simulate */
-    uint64_t ram_bytes;          /* what may stay on the host; 0: all */
-    uint64_t pinned_bytes;       /* of items that must live on the accelerator */
+    struct atsi_sim_result *out;      /* of atsi_simulate */
+    uint64_t ram_bytes;               /* what may stay on the host; 0: all */
+    uint64_t pinned_bytes;            /* of items that must live on the accelerator */
+    struct atsi_sim_experts *experts; /* decode rounds with expert caches; NULL: without */
     struct atsi_err *err;
 };
 

@@ -120,6 +120,45 @@ struct atsi_sim_result {
 ATSI_EXPORT int atsi_simulate(struct atsi_runtime *rt, const struct atsi_sim_params *p,
                               struct atsi_sim_result *out, struct atsi_err *err);
 
+/* ---------------------------------------------------------------- expert caches */
+struct atsi_routing; /* routing.h */
+
+/* Who comes into an expert cache. */
+enum atsi_cache_way {
+    ATSI_CACHE_POLICY = 0,  /* as the configured placement policy chooses */
+    ATSI_CACHE_LRU,         /* every miss, for what was not used longest */
+    ATSI_CACHE_LFU,         /* what was used more often, over all tokens */
+    ATSI_CACHE_CLAIRVOYANT, /* who knows all that follows, and copies for nothing: the bound of
+                             * caches that take in only what they have just missed */
+    ATSI_CACHE_NONE         /* no cache: whole stacks are placed and promoted */
+};
+
+struct atsi_cache_params {
+    uint32_t struct_size;
+    uint32_t way;                       /* enum atsi_cache_way */
+    const struct atsi_routing *routing; /* its tokens are decode rounds, one after the other */
+    double half_life;       /* of the scores that policies see, in tokens; 0: nothing fades */
+    uint32_t copy_permille; /* of a round's time that transfers of experts may take */
+    uint32_t reserved;
+    uint64_t n_tokens; /* of the trace, at most; 0: all */
+};
+
+struct atsi_cache_result {
+    uint32_t struct_size;
+    uint32_t n_layers;           /* that have a cache */
+    uint64_t n_slots, n_experts; /* over all layers with experts */
+    uint64_t n_tokens, hits, misses, swaps;
+    uint64_t refused;                      /* answers of the policy */
+    uint64_t tpot_ns;                      /* mean over the tokens but the first */
+    uint64_t resident_bytes, budget_bytes; /* on the accelerator, slots of caches included */
+};
+
+/* Decodes a routing trace on the simulated devices.  p->rounds is not used; p->trace neither.
+ * ATSI_EINVAL: the trace is of another model. */
+ATSI_EXPORT int atsi_simulate_routing(struct atsi_runtime *rt, const struct atsi_sim_params *p,
+                                      const struct atsi_cache_params *c,
+                                      struct atsi_cache_result *out, struct atsi_err *err);
+
 #ifdef __cplusplus
 }
 #endif

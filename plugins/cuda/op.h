@@ -13,6 +13,7 @@
 #ifndef ATSI_CUDA_OP_H
 #define ATSI_CUDA_OP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,7 @@ struct cuda_device {
     int sm; /* compute capability, 75, 90 */
     uint32_t n_sm;
     size_t shared_bytes; /* of a block, opted in */
+    bool fast_half;      /* activations meet F16 and BF16 weights rounded once (halves.h) */
 };
 
 /* Activations that an operation before in the same split left rounded in the scratch, so that q, k
@@ -36,7 +38,7 @@ struct cuda_device {
  * operation that writes over `src`. */
 struct cuda_rounded {
     const void *src; /* NULL: none */
-    uint32_t block;  /* 32 or 256 elements */
+    uint32_t block;  /* 32 or 256 elements, or a kind of halves (rounded.h) */
     uint32_t n_rows;
     uint64_t k;
 };

@@ -12,6 +12,10 @@
 extern "C" {
 #endif
 
+/* What cuda_rounded.block says of halves (halves.h). */
+#define CUDA_ROUNDED_F16 1u
+#define CUDA_ROUNDED_BF16 2u
+
 struct cuda_act {
     const int8_t *q;   /* [rows][k], 16-byte aligned */
     const float *d;    /* [rows][k / block] */

@@ -7,6 +7,11 @@ foreach(name rounds background)
   target_link_libraries(test_${name} PRIVATE atsi_core Threads::Threads ${CMAKE_DL_LIBS} m)
 endforeach()
 
+# Plans under changing costs, on the simulated machine
+atsinfer_test(test_replan test_replan.c policy_case.c ${sim_bench} $<TARGET_OBJECTS:sched_cases>)
+target_link_libraries(test_replan PRIVATE atsi_core Threads::Threads ${CMAKE_DL_LIBS} m)
+add_dependencies(test_replan policy_dp)
+
 # Plans as users ask for them, through the library
 atsinfer_test(test_plan test_plan.c scratch.c)
 target_link_libraries(test_plan PRIVATE atsinfer)
