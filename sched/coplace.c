@@ -7,8 +7,8 @@
  * and Algorithm 1 with gains e - tg of decode, and of prefill weighted by chunks per token,
  * anticipates streaming.  The right prices are not known: a grid of them is tried, and the
  * placements by layers and by experts; both phases are scheduled on each and the shortest request
- * wins.  How long requests will be is a guess, so that of those within 1 % of the shortest the one
- * that decodes fastest does.
+ * wins.  How long requests will be is a guess, so that of those within 1 % of the shortest one that
+ * decodes fastest does.
  */
 #include "sched/arena.h"
 #include "sched/dynamic.h"
@@ -82,18 +82,24 @@ static void judge(struct grid *g)
         (double)got->decode_ns * how->n_tokens + (double)got->prefill_ns * how->n_chunks;
 }
 
-/* Which of those tried. */
+/* Which of those tried: of the requests within 1 % of the shortest, and of decode rounds within 0.1
+ * % of the fastest of these, the fastest prefill. */
 static uint32_t choose(const struct grid *g)
 {
-    uint32_t shortest = 0, best;
-    for (uint32_t k = 1; k < g->n_tried; k++)
-        if (g->got[k].request_ns < g->got[shortest].request_ns)
-            shortest = k;
-    best = shortest;
+    double shortest = HUGE_VAL, fastest = HUGE_VAL;
+    uint32_t best = UINT32_MAX;
     for (uint32_t k = 0; k < g->n_tried; k++)
-        if (g->got[k].request_ns <= 1.01 * g->got[shortest].request_ns &&
-            g->got[k].decode_ns < g->got[best].decode_ns)
+        shortest = fmin(shortest, g->got[k].request_ns);
+    for (uint32_t k = 0; k < g->n_tried; k++)
+        if (g->got[k].request_ns <= 1.01 * shortest)
+            fastest = fmin(fastest, (double)g->got[k].decode_ns);
+    for (uint32_t k = 0; k < g->n_tried; k++) {
+        const struct sched_coplaced *a = &g->got[k];
+        if (a->request_ns > 1.01 * shortest || (double)a->decode_ns > 1.001 * fastest)
+            continue;
+        if (best == UINT32_MAX || a->prefill_ns < g->got[best].prefill_ns)
             best = k;
+    }
     return best;
 }
 

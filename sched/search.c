@@ -170,7 +170,7 @@ void sched_search(const struct sched_chain *ch, const struct sched_search *how, 
                   uint8_t *rb_out, struct sched_found *out)
 {
     unsigned char *at = scratch;
-    struct search s = {.how = how, .run = {.rounds = how->rounds}};
+    struct search s = {.how = how, .run = {.rounds = how->rounds, .follows = how->rounds > 1}};
     sched_merge(ch, sched_take(&at, sched_merge_scratch(ch->n)), &s.m);
     s.ch = &s.m.chain;
     s.best = SCHED_TAKE(&at, uint8_t, ch->n);
