@@ -3,10 +3,11 @@
  * `atsinfer bench`: prompt and generation speed in llama-bench's terms, beside what memory allows.
  */
 #include "cli/bench.h"
+#include "cli/bench_rival.h"
+#include "cli/bench_sweep.h"
 #include "cli/options.h"
 #include "cli/session.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -17,6 +18,11 @@
 static const char *prompts = "512", *gens = "128", *depths = "0", *threads, *format_name = "md";
 static int64_t repeats = 5;
 static bool bandwidth_only, no_warmup, ablation;
+static struct cli_texts rival_texts;
+
+/* The model under several budgets and policies. */
+static const char *sweep_vrams, *sweep_policies;
+static int64_t sweep_verify, sweep_limit;
 
 static const struct cli_option options[] = {
     {.name = "-p|--n-prompt",
@@ -40,13 +46,42 @@ static const struct cli_option options[] = {
      .help = "md, csv, json, jsonl or sql",
      .text = &format_name},
     {.name = "--no-warmup", .help = "no untimed run before each test", .flag = &no_warmup},
+    {.name = "--vram",
+     .arg = "B,..",
+     .help = "budgets of accelerator memory (memory.vram) to place the model under, one by one: "
+             "25%m,50%m,6GiB; 0: the CPU alone",
+     .text = &sweep_vrams},
+    {.name = "--policy",
+     .arg = "P,..",
+     .help = "policies for each budget: layer, expert, stream, density, alg1, paper, repaired, "
+             "backlog, backlog-co, or a policy's name",
+     .text = &sweep_policies},
+    {.name = "--verify",
+     .arg = "N",
+     .help = "with --vram or --policy: compare the logits of N rounds with the CPU's alone",
+     .integer = &sweep_verify,
+     .min = 0,
+     .max = 1024},
+    {.name = "--limit",
+     .arg = "SECONDS",
+     .help = "with --vram or --policy: begin no budget or policy later than this",
+     .integer = &sweep_limit,
+     .min = 0,
+     .max = 1e6},
     CLI_TRACE_OPTION,
+    CLI_ROUTING_OPTION,
     {.name = "--ablation",
      .help = "what placement, overlap and transfers each bring with the accelerator here",
      .flag = &ablation},
     {.name = "--bandwidth",
-     .help = "only measure how fast memory is read",
+     .help = "only measure how fast memory is read, by pattern and number of threads (-t)",
      .flag = &bandwidth_only},
+    {.name = "--rival",
+     .arg = "[NAME=]CMD",
+     .help = "alternate each sample with one of another program's bench (llama-bench's options "
+             "are added, or {model} {p} {n} {d} {t} filled in); prints medians and the ratio. May "
+             "be repeated",
+     .texts = &rival_texts},
     {.name = NULL},
 };
 
@@ -62,7 +97,9 @@ struct bench {
     struct bench_row row; /* what all rows share */
     struct list prompts, gens, depths, threads;
     uint64_t samples[MAX_REPEATS];
-    double read_gbps;
+    struct bench_limits limits;
+    struct bench_rival rivals[BENCH_MAX_RIVALS];
+    uint32_t n_rivals;
 };
 
 static int parse_list(const char *flag, const char *text, uint32_t min, struct list *out)
@@ -82,34 +119,6 @@ static int parse_list(const char *flag, const char *text, uint32_t min, struct l
             return CLI_OK;
         p = end + 1;
     }
-}
-
-/* ---------------------------------------------------------------- bytes a decoded token reads */
-static double weight_bytes(const struct atsi_tensor *t)
-{
-    return (double)t->row_bytes * (double)t->ne[1] * (double)(t->n_dims > 2 ? t->ne[2] : 1);
-}
-
-static double bytes_per_token(const struct bench *b, uint32_t depth, const struct atsi_session *s)
-{
-    const struct atsi_loaded_info *info = atsi_model_info(b->m);
-    struct atsi_session_info si = {.struct_size = sizeof si};
-    double bytes = 0;
-    atsi_session_info(s, &si);
-    for (uint32_t i = 0; i < b->graph->n_nodes; i++) {
-        const struct atsi_graph_node *n = b->graph->nodes[i];
-        const struct atsi_tensor *w;
-        if (n->weight[0] < 0)
-            continue;
-        w = info->tensors[n->weight[0]];
-        if (n->kind == ATSI_OP_MATMUL)
-            bytes += weight_bytes(w);
-        else if (n->kind == ATSI_OP_MATMUL_ID)
-            bytes += weight_bytes(w) * (double)n->p.moe.n_used / (double)w->ne[2];
-        else if (n->kind == ATSI_OP_EMBED)
-            bytes += (double)w->row_bytes;
-    }
-    return bytes + (double)si.kv_bytes / (double)si.n_ctx * (double)depth;
 }
 
 /* ---------------------------------------------------------------- running */
@@ -149,28 +158,15 @@ static int one_sample(struct bench *b, struct atsi_session *s, const struct benc
     return code;
 }
 
-static void statistics(struct bench_row *r)
+/* The share of what is possible, by the average. */
+static void set_share(const struct bench *b, struct bench_row *r)
 {
-    double tokens = (double)(r->n_gen > 0 ? r->n_gen : r->n_prompt), n = (double)r->n_samples;
-    double sum_ns = 0, sum_ts = 0, var_ns = 0, var_ts = 0;
-    for (uint32_t i = 0; i < r->n_samples; i++) {
-        sum_ns += (double)r->samples_ns[i];
-        sum_ts += tokens * 1e9 / (double)r->samples_ns[i];
-    }
-    r->avg_ns = sum_ns / n;
-    r->avg_ts = sum_ts / n;
-    for (uint32_t i = 0; i < r->n_samples; i++) {
-        double d_ns = (double)r->samples_ns[i] - r->avg_ns;
-        double d_ts = tokens * 1e9 / (double)r->samples_ns[i] - r->avg_ts;
-        var_ns += d_ns * d_ns;
-        var_ts += d_ts * d_ts;
-    }
-    r->stddev_ns = n > 1 ? sqrt(var_ns / (n - 1)) : 0;
-    r->stddev_ts = n > 1 ? sqrt(var_ts / (n - 1)) : 0;
+    double limit_ns = 0;
     if (r->n_gen == 0)
-        r->ttft_ms = r->avg_ns / 1e6;
+        limit_ns = bench_prompt_limit_ns(b->m, b->graph, &b->limits, r->n_prompt);
     else if (r->read_gbps > 0)
-        r->limit_share = r->avg_ts * r->bytes_per_token / (r->read_gbps * 1e9);
+        limit_ns = r->bytes_per_token * r->n_gen / r->read_gbps;
+    r->limit_share = limit_ns / r->avg_ns;
 }
 
 static void stamp(struct bench_row *r)
@@ -207,6 +203,43 @@ static void describe_accel(const struct atsi_session *s, struct bench_row *r)
     r->plans_refused = all.n_refused;
 }
 
+/* One turn: a sample of ours and of every rival. */
+static int one_turn(struct bench *b, struct atsi_session *s, const struct bench_row *r,
+                    const int32_t *ids, uint32_t i)
+{
+    const struct bench_rival_test t = {.model = r->model_filename,
+                                       .n_prompt = r->n_prompt,
+                                       .n_gen = r->n_gen,
+                                       .n_depth = r->n_depth,
+                                       .n_threads = r->n_threads};
+    int code = one_sample(b, s, r, ids, &b->samples[i]);
+    for (uint32_t k = 0; k < b->n_rivals && code == CLI_OK; k++)
+        code = bench_rival_sample(&b->rivals[k], &t);
+    return code;
+}
+
+static void print_rows(struct bench *b, struct bench_row *own)
+{
+    own->ratio = b->n_rivals > 0 ? 1 : 0;
+    bench_print(b->format, own);
+    for (uint32_t k = 0; k < b->n_rivals; k++) {
+        const struct bench_rival *v = &b->rivals[k];
+        struct bench_row r = *own;
+        r.backend = v->name;
+        r.accel = r.type_k = r.type_v = "";
+        r.cpu_share = r.stream_share = r.transfer_share = r.exposed_share = 0;
+        r.predicted_ms = r.observed_ms = 0;
+        r.pcie_weight_bytes = r.pcie_activation_bytes = r.pcie_result_bytes = 0;
+        r.plans_made = r.plans_kept = r.plans_refused = 0;
+        r.n_ubatch = 0;
+        r.samples_ns = v->samples_ns;
+        bench_statistics(&r);
+        set_share(b, &r);
+        r.ratio = own->median_ts / r.median_ts;
+        bench_print(b->format, &r);
+    }
+}
+
 static int run_samples(struct bench *b, struct atsi_session *s, struct bench_row *r,
                        const int32_t *ids)
 {
@@ -215,17 +248,20 @@ static int run_samples(struct bench *b, struct atsi_session *s, struct bench_row
     if (code == CLI_OK && !no_warmup)
         code = one_sample(b, s, r, ids, &ns);
     stamp(r);
+    for (uint32_t k = 0; k < b->n_rivals; k++)
+        b->rivals[k].n_samples = 0;
     for (uint32_t i = 0; i < (uint32_t)repeats && code == CLI_OK; i++)
-        code = one_sample(b, s, r, ids, &b->samples[i]);
+        code = one_turn(b, s, r, ids, i);
     if (code != CLI_OK)
         return code;
     describe_accel(s, r);
     r->samples_ns = b->samples;
     r->n_samples = (uint32_t)repeats;
     if (r->n_gen > 0)
-        r->bytes_per_token = bytes_per_token(b, r->n_depth + r->n_gen / 2, s);
-    statistics(r);
-    bench_print(b->format, r);
+        r->bytes_per_token = bench_bytes_per_token(b->m, b->graph, s, r->n_depth + r->n_gen / 2);
+    bench_statistics(r);
+    set_share(b, r);
+    print_rows(b, r);
     return CLI_OK;
 }
 
@@ -285,7 +321,9 @@ static int run_threads(struct bench *b, uint32_t n_threads)
             return cli_fail(CLI_USAGE, "%s", err.msg);
     }
     b->row.n_threads = n_threads > 0 ? n_threads : atsi_runtime_workers(b->rt, NULL, 0);
-    b->row.read_gbps = bench_read_bandwidth(b->rt);
+    bench_limits_measure(b->rt, &b->limits);
+    b->row.read_gbps = b->limits.read_gbps;
+    b->row.peak_gmacs = b->limits.int8_gmacs;
     for (uint32_t d = 0; d < b->depths.n && code == CLI_OK; d++) {
         for (uint32_t i = 0; i < b->prompts.n && code == CLI_OK; i++)
             if (b->prompts.v[i] > 0)
@@ -304,7 +342,7 @@ static void describe_model(struct bench *b, char *type, size_t size)
     uint64_t bytes = 0, largest = 0, by_type[ATSI_TYPE_COUNT] = {0};
     uint32_t main_type = 0;
     for (uint32_t i = 0; i < info->n_tensors; i++) {
-        uint64_t t = (uint64_t)weight_bytes(info->tensors[i]);
+        uint64_t t = (uint64_t)bench_weight_bytes(info->tensors[i]);
         bytes += t;
         if (info->tensors[i]->type < ATSI_TYPE_COUNT)
             by_type[info->tensors[i]->type] += t;
@@ -321,16 +359,6 @@ static void describe_model(struct bench *b, char *type, size_t size)
     b->row.model_n_params = b->graph->n_params;
 }
 
-static int print_bandwidth(struct bench *b)
-{
-    double gbps = bench_read_bandwidth(b->rt);
-    if (gbps <= 0)
-        return cli_fail(CLI_NO_FIT, "not enough free memory to measure with");
-    (void)printf("read bandwidth %.1f GB/s with %u threads\n", gbps,
-                 atsi_runtime_workers(b->rt, NULL, 0));
-    return cli_finish_stdout(CLI_OK);
-}
-
 static int run_all(struct bench *b)
 {
     struct atsi_err err = ATSI_ERR_INIT;
@@ -344,7 +372,7 @@ static int run_all(struct bench *b)
     b->row.cpu_info = atsi_runtime_topo(b->rt)->cpu_model;
     b->row.model_filename = cli_model_path(b->rt);
     describe_model(b, type, sizeof type);
-    bench_begin(b->format);
+    bench_begin(b->format, b->n_rivals > 0);
     if (b->threads.n == 0)
         code = run_threads(b, 0);
     for (uint32_t i = 0; i < b->threads.n && code == CLI_OK; i++)
@@ -373,6 +401,18 @@ static int parse_lists(struct bench *b)
     return code;
 }
 
+static int open_rivals(struct bench *b)
+{
+    int code = CLI_OK;
+    if (rival_texts.n > BENCH_MAX_RIVALS)
+        return cli_fail(CLI_USAGE, "--rival: at most %d", BENCH_MAX_RIVALS);
+    for (size_t i = 0; i < rival_texts.n && code == CLI_OK; i++) {
+        code = bench_rival_open(&b->rivals[i], rival_texts.items[i], (uint32_t)repeats);
+        b->n_rivals += code == CLI_OK;
+    }
+    return code;
+}
+
 /* One size of each kind, all other settings as they are. */
 static int run_ablation(const struct bench *b)
 {
@@ -391,9 +431,39 @@ static int run_ablation(const struct bench *b)
     return cli_session_finish(bench_ablation(&a));
 }
 
+static int run_sweep(const struct bench *b)
+{
+    const struct bench_sweep p = {.vrams = sweep_vrams,
+                                  .policies = sweep_policies,
+                                  .n_prompt = b->prompts.v[0],
+                                  .n_gen = b->gens.v[0],
+                                  .repeats = (uint32_t)repeats,
+                                  .n_verify = (uint32_t)sweep_verify,
+                                  .limit_s = (uint32_t)sweep_limit,
+                                  .format = format_name};
+    if (b->prompts.n != 1 || b->gens.n != 1 || p.n_prompt == 0)
+        return cli_fail(CLI_USAGE, "--vram, --policy: give one -p, above 0, and one -n");
+    if (b->threads.n > 1 || b->depths.n != 1 || b->depths.v[0] != 0)
+        return cli_fail(CLI_USAGE, "--vram, --policy: one -t at most, and no -d");
+    cli_catch_signals();
+    return bench_sweep(&p);
+}
+
+static int run_with_rivals(struct bench *b)
+{
+    int code = open_rivals(b);
+    if (code == CLI_OK && b->n_rivals > 0)
+        cli_catch_signals(); /* the other program must not outlive us */
+    if (code == CLI_OK)
+        code = run_all(b);
+    for (uint32_t i = 0; i < b->n_rivals; i++)
+        bench_rival_close(&b->rivals[i]);
+    return code;
+}
+
 static int run(int argc, char **argv)
 {
-    struct bench b = {0};
+    static struct bench b; /* large for a stack */
     int n_pos, code = cli_parse(&cli_cmd_bench, options, argc, argv, &n_pos);
     if (code != -1)
         return code;
@@ -405,10 +475,14 @@ static int run(int argc, char **argv)
     code = parse_lists(&b);
     if (code == CLI_OK && ablation)
         return run_ablation(&b);
+    if (code == CLI_OK && (sweep_vrams != NULL || sweep_policies != NULL))
+        return run_sweep(&b);
     if (code == CLI_OK)
         code = cli_runtime(&b.rt);
-    if (code == CLI_OK)
-        code = bandwidth_only ? print_bandwidth(&b) : run_all(&b);
+    if (code == CLI_OK && bandwidth_only)
+        code = bench_bandwidth(b.rt, b.threads.v, b.threads.n, format_name);
+    else if (code == CLI_OK)
+        code = run_with_rivals(&b);
     atsi_model_close(b.m);
     atsi_runtime_close(b.rt);
     return code;
@@ -417,7 +491,7 @@ static int run(int argc, char **argv)
 const struct cli_command cli_cmd_bench = {
     .name = "bench",
     .summary = "measure prompt and generation speed",
-    .usage =
-        "atsinfer bench [-m MODEL] [-p 512] [-n 128] [-t 1,2] [-r 5] [-o md|csv|json|jsonl|sql]",
+    .usage = "atsinfer bench [-m MODEL] [-p 512] [-n 128] [-d 0] [-t 1,2] [-r 5] [--rival CMD] "
+             "[-o md|csv|json|jsonl|sql]",
     .run = run,
 };

@@ -13,28 +13,56 @@ struct bench_row {
     char test_time[32];
     double avg_ns, stddev_ns, avg_ts, stddev_ts; /* tokens per second over the samples */
     const uint64_t *samples_ns;                  /* [n_samples] */
+    double median_ts;
     double bytes_per_token; /* weights and KV read per decoded token; 0 for prompt rows */
-    double read_gbps;       /* measured read bandwidth, GB/s */
-    double limit_share;     /* tokens/s over read_gbps / bytes_per_token; 0 for prompt rows */
-    double ttft_ms;         /* prompt rows: until the first token is chosen */
+    double read_gbps;       /* the best raw read of memory measured, GB/s */
+    double peak_gmacs;      /* measured multiply-adds per ns of 8-bit integers; 0: not known */
+    /* Of what the machine allows: reading these bytes (generation), or the multiply-adds of the
+     * weights at the speed of registers (prompts). */
+    double limit_share;
+    double ttft_ms; /* prompt rows: until the first token is chosen */
     /* With an accelerator, over all rounds of the test; else "" and zeros.  Shares of the time. */
     const char *accel;
     double cpu_share, stream_share, transfer_share, exposed_share;
     uint64_t pcie_weight_bytes, pcie_activation_bytes, pcie_result_bytes;
     uint64_t plans_made, plans_kept, plans_refused;
     double predicted_ms, observed_ms; /* of a round, where the policy predicts */
+    double ratio; /* --rival: our median over this program's; 1 for ourselves, 0 without rivals */
 };
 
 /* "md", "csv", "json", "jsonl", "sql"; NULL when unknown. */
 struct bench_format;
 const struct bench_format *bench_format_find(const char *name);
-void bench_begin(const struct bench_format *f);
+/* rivals: rows of other programs come too. */
+void bench_begin(const struct bench_format *f, bool rivals);
 void bench_print(const struct bench_format *f, const struct bench_row *row);
 void bench_end(const struct bench_format *f);
 
-/* Best of a few passes over a buffer much larger than the caches, in GB/s; 0 when memory is short.
- */
-double bench_read_bandwidth(const struct atsi_runtime *rt);
+/* ---- bench_row.c */
+/* "pp512", "tg128 @ d4096" */
+const char *bench_test_name(uint32_t n_prompt, uint32_t n_gen, uint32_t n_depth, char buf[64]);
+/* Averages, deviations and the median of row->samples_ns. */
+void bench_statistics(struct bench_row *row);
+
+/* ---- bench_count.c: what a test costs at least */
+/* What the machine allows with the workers in use; 0: not known. */
+struct bench_limits {
+    double read_gbps, int8_gmacs, fma_gmacs;
+};
+void bench_limits_measure(const struct atsi_runtime *rt, struct bench_limits *out);
+/* Weights and KV read by a token at `depth`. */
+double bench_bytes_per_token(const struct atsi_model *m, const struct atsi_graph *g,
+                             const struct atsi_session *s, uint32_t depth);
+/* The least time of a prompt of n tokens, ns: multiply-adds of the weights alone; 0: not known. */
+double bench_prompt_limit_ns(const struct atsi_model *m, const struct atsi_graph *g,
+                             const struct bench_limits *l, uint32_t n);
+/* Bytes of a tensor. */
+double bench_weight_bytes(const struct atsi_tensor *t);
+
+/* ---- bench_bandwidth.c */
+/* `--bandwidth`: a table per number of threads.  threads[n]: 0: 1, 2, 4, .. all.  An exit code. */
+int bench_bandwidth(struct atsi_runtime *rt, const uint32_t *threads, uint32_t n,
+                    const char *format);
 
 /* Ids that look like nothing, the same every time. */
 void bench_random_ids(int32_t *ids, uint32_t n, uint32_t n_vocab);

@@ -41,8 +41,11 @@ static const struct field fields[] = {
     FIELD("stddev_ns", KIND_REAL, stddev_ns),
     FIELD("avg_ts", KIND_REAL, avg_ts),
     FIELD("stddev_ts", KIND_REAL, stddev_ts),
+    FIELD("median_ts", KIND_REAL, median_ts),
+    FIELD("ratio", KIND_REAL, ratio),
     FIELD("bytes_per_token", KIND_REAL, bytes_per_token),
     FIELD("read_gbps", KIND_REAL, read_gbps),
+    FIELD("peak_gmacs", KIND_REAL, peak_gmacs),
     FIELD("limit_share", KIND_REAL, limit_share),
     FIELD("ttft_ms", KIND_REAL, ttft_ms),
     FIELD("accel", KIND_TEXT, accel),
@@ -69,7 +72,7 @@ struct bench_format {
     void (*end)(void);
 };
 
-static bool first_row;
+static bool first_row, with_rivals;
 
 /* A string with `quote` doubled (CSV, SQL) or escaped by a backslash (JSON). */
 static void put_quoted(const char *s, char quote, bool json)
@@ -221,30 +224,30 @@ static void sql_row(const struct bench_row *r)
     (void)fputs(");\n", stdout);
 }
 
+/* Beside rivals medians are printed: they are what is compared. */
 static void md_begin(void)
 {
-    (void)fputs("| model | size | params | backend | threads | test | t/s | of limit |\n"
-                "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: |\n",
+    (void)fputs(with_rivals
+                    ? "| model | size | params | backend | threads | test | t/s, median | "
+                      "of limit | ours / theirs |\n"
+                      "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |\n"
+                    : "| model | size | params | backend | threads | test | t/s | of limit |\n"
+                      "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: |\n",
                 stdout);
-}
-
-static void test_name(const struct bench_row *r, char out[64])
-{
-    int n = r->n_gen == 0 ? snprintf(out, 64, "pp%u", r->n_prompt)
-                          : snprintf(out, 64, "tg%u", r->n_gen);
-    if (r->n_depth > 0)
-        (void)snprintf(out + n, 64 - (size_t)n, " @ d%u", r->n_depth);
 }
 
 static void md_row(const struct bench_row *r)
 {
     char size[32], test[64], share[32] = "";
-    test_name(r, test);
     if (r->limit_share > 0)
         (void)snprintf(share, sizeof share, "%.0f %%", r->limit_share * 100.0);
-    (void)printf("| %s | %s | %.2f M | %s | %u | %s | %.2f \xc2\xb1 %.2f | %s |\n", r->model_type,
+    (void)printf("| %s | %s | %.2f M | %s | %u | %s | %.2f \xc2\xb1 %.2f | %s |", r->model_type,
                  cli_bytes(r->model_size, size), (double)r->model_n_params / 1e6, r->backend,
-                 r->n_threads, test, r->avg_ts, r->stddev_ts, share);
+                 r->n_threads, bench_test_name(r->n_prompt, r->n_gen, r->n_depth, test),
+                 with_rivals ? r->median_ts : r->avg_ts, r->stddev_ts, share);
+    if (with_rivals)
+        (void)printf(" %.2f |", r->ratio);
+    (void)putchar('\n');
     (void)fflush(stdout);
 }
 
@@ -266,8 +269,9 @@ const struct bench_format *bench_format_find(const char *name)
     return NULL;
 }
 
-void bench_begin(const struct bench_format *f)
+void bench_begin(const struct bench_format *f, bool rivals)
 {
+    with_rivals = rivals;
     f->begin();
 }
 

@@ -278,8 +278,8 @@ static int launch_timed(struct atsi_queue *q, const struct atsi_split *split, st
     return rc;
 }
 
-static int launch(struct atsi_queue *q, const struct atsi_split *split, uint64_t digest,
-                  struct atsi_err *err)
+static int launch(struct atsi_queue *q, const struct atsi_split *split, struct cuda_graph *g,
+                  uint64_t digest, struct atsi_err *err)
 {
     bool done = false;
     int rc = ATSI_OK;
@@ -287,9 +287,19 @@ static int launch(struct atsi_queue *q, const struct atsi_split *split, uint64_t
         return ATSI_OK;
     if (split->op_ns != NULL)
         return launch_timed(q, split, err);
-    if (digest != 0)
-        rc = cuda_graph_run(q, split, digest, &done, err);
+    if (g != NULL)
+        rc = cuda_graph_run(q, g, split, digest, &done, err);
     return rc == ATSI_OK && !done ? cuda_launch_ops(q, split, NULL, err) : rc;
+}
+
+static int signal_end(struct atsi_queue *q, const struct atsi_split *split, struct atsi_err *err)
+{
+    struct cuda_work work = {.n = split->n_ops, .what = "operations"};
+    if (split->n_ops > 0) {
+        work.op = cuda_op_name(split->ops[split->n_ops - 1]->kind);
+        work.tensor = cuda_op_tensor(split->ops[split->n_ops - 1]);
+    }
+    return cuda_event_signal(q->stream, split->signal, err, &work);
 }
 
 int cuda_run(struct atsi_queue *q, const struct atsi_split *split, struct atsi_err *err)
@@ -297,29 +307,27 @@ int cuda_run(struct atsi_queue *q, const struct atsi_split *split, struct atsi_e
     struct atsi_backend *be = q->be;
     bool graph = split->graph_key != 0 && be->set.graphs && !be->set.step && split->op_ns == NULL &&
                  split->n_ops > 0;
-    uint64_t digest = 0;
+    struct cuda_graph *g;
+    uint64_t digest;
     int rc = cuda_enter(be, err);
     if (rc == ATSI_OK)
         rc = cuda_events_check(split->wait, split->n_wait, err);
     if (rc != ATSI_OK)
         return rc;
-    if (graph)
-        digest = cuda_split_digest(split);
-    if (!graph || !cuda_graph_ready(q, split->graph_key, digest)) {
+    g = graph ? cuda_graph_of(q, split) : NULL;
+    digest = g != NULL ? cuda_graph_digest(g, split) : 0;
+    if (g == NULL || !cuda_graph_ready(q, g, digest)) {
         rc = check_split(be, split, err);
         if (rc == ATSI_OK)
             rc = ensure_scratch(q, split, err);
         if (rc != ATSI_OK)
             return rc;
     }
-    rc = cuda_events_wait(be, q->stream, split->wait, split->n_wait, err);
+    rc = cuda_events_wait(q->stream, split->wait, split->n_wait, err);
     if (rc == ATSI_OK)
-        rc = launch(q, split, digest, err);
+        rc = launch(q, split, g, digest, err);
     if (rc == ATSI_OK && split->signal != NULL)
-        rc = cuda_event_signal(
-            be, q->stream, split->signal, err, "%u operations up to %s of %s", split->n_ops,
-            split->n_ops > 0 ? cuda_op_name(split->ops[split->n_ops - 1]->kind) : "none",
-            split->n_ops > 0 ? cuda_op_tensor(split->ops[split->n_ops - 1]) : "nothing");
+        rc = signal_end(q, split, err);
     if (rc != ATSI_OK)
         cuda_stream_drain(be, q->stream);
     return rc;

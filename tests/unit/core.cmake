@@ -29,3 +29,6 @@ target_link_libraries(test_resolve PRIVATE atsi_core PkgConfig::JANSSON)
 atsinfer_test(test_cli_trace test_cli_trace.c scratch.c ${PROJECT_SOURCE_DIR}/cli/trace.c
   ${PROJECT_SOURCE_DIR}/cli/trace_out.c ${PROJECT_SOURCE_DIR}/cli/file.c)
 target_link_libraries(test_cli_trace PRIVATE PkgConfig::JANSSON)
+atsinfer_test(test_bench_rival test_bench_rival.c ${PROJECT_SOURCE_DIR}/cli/bench_rival.c
+  ${PROJECT_SOURCE_DIR}/cli/bench_rival_parse.c ${PROJECT_SOURCE_DIR}/cli/bench_row.c)
+target_link_libraries(test_bench_rival PRIVATE PkgConfig::JANSSON m)
