@@ -2,8 +2,7 @@
  *
  * Copies from global to shared memory that run beside computing (cp.async, sm_80 and later).  A
  * thread commits the copies it has begun as a group, and waits until all but its last N groups are
- * there; other threads see them after a barrier.  On sm_75, and on the host, a copy is done when it
- * has begun.
+ * there; other threads see them after a barrier.  On sm_75 a copy is done when it has begun.
  *
  * stream_load_16() reads what nobody else of the multiprocessor will read again.
  */
@@ -61,6 +60,10 @@ static __device__ __forceinline__ void async_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
+
+#elif defined(ATSINFER_CUDA_HOST)
+
+#include "tests/cuda_host/async.cuh"
 
 #else
 

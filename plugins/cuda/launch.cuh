@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How a kernel is launched, and how it gets its dynamic shared memory: the one place of this plugin
- * (with mma.cuh) that knows whether the source is compiled by nvcc or, for tests on machines
+ * (with mma.cuh and async.cuh) that knows whether the source is compiled by nvcc or, for tests on machines
  * without a GPU, as host C++ (tests/cuda_host).
  *
  * ATSI_LAUNCH(kernel, grid, block, shared_bytes, stream, args...) queues a launch and is a

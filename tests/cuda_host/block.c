@@ -357,6 +357,7 @@ static void start_block(struct ch_worker *w, const struct ch_kernel *k, uint3 bl
     }
     for (uint32_t i = 0; i < w->n_threads; i++)
         w->threads[i].fiber = NULL;
+    ch_async_reset(w);
     ch_self.block_idx = block;
     ch_self.block_dim = k->block;
     ch_self.grid_dim = k->grid;

@@ -71,6 +71,20 @@ uint64_t ch_warp(enum ch_warp_op op, struct ch_site site, unsigned mask, uint64_
                  int width);
 int ch_block(enum ch_block_op op, struct ch_site site, int predicate);
 void ch_nanosleep(unsigned ns);
+
+/* A copy to shared memory that the running thread has begun; group: how many it had committed. */
+struct ch_async_copy {
+    void *to;
+    const void *from; /* NULL: zeros */
+    uint32_t bytes, group;
+};
+/* 1: it lands now, which is the caller's to do. */
+int ch_async_begin(void *to, const void *from, uint32_t bytes);
+void ch_async_commit(void);
+/* The next one, of all but the newest n groups, that has not landed, for the caller to land; NULL:
+ * none. */
+const struct ch_async_copy *ch_async_due(uint32_t n);
+
 /* Ends the grid as a device exception does: `error` is what later calls return, `report` of enum
  * cuda_host_report. */
 void ch_trap(cudaError_t error, int report, const char *fmt, ...)

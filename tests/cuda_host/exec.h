@@ -29,6 +29,12 @@ struct ch_thread {
     struct ch_site site;
 };
 
+/* Copies of a thread that have not landed: list[first .. n - 1]. */
+struct ch_async_copies {
+    struct ch_async_copy *list;
+    uint32_t first, n, room, groups;
+};
+
 struct ch_warp_state {
     unsigned alive;      /* lanes that have not left the kernel */
     unsigned ready;      /* that can run (the one that runs is not in it) */
@@ -44,6 +50,8 @@ struct ch_worker {
     struct ch_fiber *free;
     struct ch_thread threads[CH_MAX_THREADS];
     struct ch_warp_state warps[CH_MAX_WARPS];
+    struct ch_async_copies copies[CH_MAX_THREADS];
+    uint32_t chance;             /* whether a copy lands at once */
     uint3 index[CH_MAX_THREADS]; /* threadIdx of every thread of blocks of index_dim */
     dim3 index_dim;
     uint32_t n_threads, n_warps, n_alive;
@@ -86,6 +94,9 @@ cudaError_t ch_block_run(struct ch_worker *w, const struct ch_kernel *k, uint3 b
 void ch_wait_turn(struct ch_worker *w);
 void ch_make_ready(struct ch_worker *w, uint32_t warp, unsigned lanes);
 int ch_answer_activemask(struct ch_worker *w);
+/* Before a block, and with the worker (async.c). */
+void ch_async_reset(struct ch_worker *w);
+void ch_async_free(struct ch_worker *w);
 /* Called where a fault of the running kernel lands (on its fiber). */
 void ch_block_fault(void) __attribute__((noreturn));
 /* Faults of kernels are handled on a stack of their own. */

@@ -104,6 +104,7 @@ void ch_worker_free(struct ch_worker *w)
 {
     for (uint32_t i = 0; i < w->n_fibers; i++)
         ch_fiber_free(w->fibers[i]);
+    ch_async_free(w);
     ch_fault_stack_free(w);
     ch_fiber_release(&w->main);
     if (w->shared_map)

@@ -364,6 +364,38 @@ static void test_missing_barrier(void **state)
     OK(cudaFree(out));
 }
 
+/* How many of the sums of two stages are wrong. */
+static int wrong_sums(struct trial *t, float *out)
+{
+    float got[64];
+    int wrong = 0;
+    OK(cudaStreamSynchronize(t->a));
+    assert_int_equal(t->control->set("CHECK_READS", "0"), 0);
+    trial_fetch(got, out, sizeof got);
+    for (int i = 0; i < 64; i++)
+        wrong += !(got[i] == (float)(2 * (63 - i) + 64));
+    return wrong;
+}
+
+static void test_async_copies(void **state)
+{
+    struct trial *t = *state;
+    float in[128];
+    for (int i = 0; i < 128; i++)
+        in[i] = (float)i;
+    float *d = trial_device(in, 128), *out = trial_device(NULL, 64);
+    OK(trial_async(out, d, 1, t->a));
+    assert_int_equal(wrong_sums(t, out), 0);
+    OK(trial_async(out, d, 0, t->a)); /* a missing wait */
+    assert_true(wrong_sums(t, out) > 0);
+    OK(trial_async_reuse(out, d, 1, t->a));
+    assert_int_equal(wrong_sums(t, out), 0);
+    OK(trial_async_reuse(out, d, 0, t->a)); /* a place filled while others read it */
+    assert_true(wrong_sums(t, out) > 0);
+    OK(cudaFree(d));
+    OK(cudaFree(out));
+}
+
 static void test_stack(void **state)
 {
     struct trial *t = *state;
@@ -392,6 +424,7 @@ int main(void)
         TRIAL(test_divergence),
         TRIAL(test_unwritten_shared),
         TRIAL(test_missing_barrier),
+        TRIAL(test_async_copies),
         TRIAL(test_stack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
  *
  * The kernels of trial_kernels.h, written as those of plugins/cuda are.
  */
+#include "plugins/cuda/async.cuh"
 #include "plugins/cuda/launch.cuh"
 #include "tests/cuda_host/trial_kernels.h"
 
@@ -373,6 +374,48 @@ static __global__ void missing_barrier(float *out, const float *in)
 cudaError_t trial_missing_barrier(float *out, const float *in, cudaStream_t stream)
 {
     return ATSI_LAUNCH(missing_barrier, 2, 64, 0, stream, out, in);
+}
+
+static __global__ void async_stages(float *out, const float *in, int wait)
+{
+    __shared__ float values[2][64];
+    for (int stage = 0; stage < 2; stage++) {
+        async_copy_4(&values[stage][threadIdx.x], &in[64 * stage + threadIdx.x]);
+        async_commit();
+    }
+    if (wait)
+        async_wait<1>();
+    __syncthreads();
+    float first = values[0][63 - threadIdx.x];
+    async_wait<0>();
+    __syncthreads();
+    out[threadIdx.x] = first + values[1][63 - threadIdx.x];
+}
+
+cudaError_t trial_async(float *out, const float *in, int wait, cudaStream_t stream)
+{
+    return ATSI_LAUNCH(async_stages, 1, 64, 0, stream, out, in, wait);
+}
+
+static __global__ void async_reuse(float *out, const float *in, int barrier)
+{
+    __shared__ float values[64];
+    float sum = 0;
+    for (int stage = 0; stage < 2; stage++) {
+        async_copy_4(&values[threadIdx.x], &in[64 * stage + threadIdx.x]);
+        async_commit();
+        async_wait<0>();
+        __syncthreads();
+        sum += values[63 - threadIdx.x];
+        if (barrier)
+            __syncthreads();
+    }
+    out[threadIdx.x] = sum;
+}
+
+cudaError_t trial_async_reuse(float *out, const float *in, int barrier, cudaStream_t stream)
+{
+    return ATSI_LAUNCH(async_reuse, 1, 64, 0, stream, out, in, barrier);
 }
 
 static __global__ void divide_by(int32_t *out, int32_t by)

@@ -63,6 +63,11 @@ cudaError_t trial_write_at(float *out, int64_t at, cudaStream_t stream);
 cudaError_t trial_unwritten_shared(float *out, int dynamic, cudaStream_t stream);
 /* As trial_block_sum, without the barrier between writing and reading. */
 cudaError_t trial_missing_barrier(float *out, const float *in, cudaStream_t stream);
+/* Two stages of asynchronous copies, in[stage][64]: out[i] = the sum of stages, of the first as it
+ * is when both have been begun, with its wait or without. */
+cudaError_t trial_async(float *out, const float *in, int wait, cudaStream_t stream);
+/* The same, but the second is begun into the place of the first while that is being read. */
+cudaError_t trial_async_reuse(float *out, const float *in, int barrier, cudaStream_t stream);
 cudaError_t trial_divide_by(int32_t *out, int32_t by, cudaStream_t stream);
 cudaError_t trial_deep_stack(float *out, int depth, cudaStream_t stream);
 /* Dynamic shared memory of `bytes`, allowed or not. */
