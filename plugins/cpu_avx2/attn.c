@@ -10,6 +10,7 @@
 
 #define ATTN_LANES 8
 #define ATTN_ROWS 6
+#define ATTN_SCORE_ROWS 3
 
 typedef __m256 attn_vec;
 
@@ -38,6 +39,11 @@ CPU_INLINE __m256 vec_fma(__m256 a, __m256 b, __m256 c)
     return _mm256_fmadd_ps(a, b, c);
 }
 
+CPU_INLINE void vec_sums(const __m256 a[4], float *s)
+{
+    _mm_storeu_ps(s, sum_lanes4(a));
+}
+
 /* d * q is exact in f32. */
 CPU_INLINE __m256 cache_vec(const uint32_t type, const uint8_t *row, size_t i)
 {
@@ -50,28 +56,6 @@ CPU_INLINE __m256 cache_vec(const uint32_t type, const uint8_t *row, size_t i)
     const __m128i b = _mm_loadl_epi64((const __m128i *)(const void *)q);
     return _mm256_mul_ps(_mm256_cvtph_ps(_mm_set1_epi16((short)load_u16(block))),
                          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(b)));
-}
-
-/* Eight elements of eight rows at a time. */
-CPU_INLINE void open_keys(const uint32_t type, const uint8_t *rows, size_t stride, uint32_t n,
-                          size_t ahead, float *to)
-{
-    const size_t each = type == ATSI_TYPE_F32 ? 4 : type == ATSI_TYPE_F16 ? 2 : 1;
-    const uint8_t *half[2] = {rows, rows + 4 * stride};
-    for (size_t d = 0; d + 8 <= n; d += 8) {
-        __m256i v[8];
-        CPU_UNROLL
-        for (size_t r = 0; r < 8; r++) {
-            if (d * each % 64 < 8 * each)
-                _mm_prefetch((const char *)half[r / 4] + r % 4 * stride + d * each + ahead,
-                             _MM_HINT_T1);
-            v[r] = _mm256_castps_si256(cache_vec(type, half[r / 4] + r % 4 * stride, d));
-        }
-        transpose8(v);
-        CPU_UNROLL
-        for (size_t i = 0; i < 8; i++)
-            _mm256_storeu_si256((__m256i *)(void *)(to + (d + i) * 16), v[i]);
-    }
 }
 
 /* ---------------------------------------------------------------- softmax */

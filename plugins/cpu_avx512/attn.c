@@ -7,6 +7,7 @@
 
 #define ATTN_LANES 16
 #define ATTN_ROWS 12
+#define ATTN_SCORE_ROWS 4
 
 typedef __m512 attn_vec;
 
@@ -35,6 +36,11 @@ CPU_INLINE __m512 vec_fma(__m512 a, __m512 b, __m512 c)
     return _mm512_fmadd_ps(a, b, c);
 }
 
+CPU_INLINE void vec_sums(const __m512 a[4], float *s)
+{
+    _mm_storeu_ps(s, sum_all_4f(a[0], a[1], a[2], a[3]));
+}
+
 /* d * q is exact in f32. */
 CPU_INLINE __m512 cache_vec(const uint32_t type, const uint8_t *row, size_t i)
 {
@@ -49,117 +55,6 @@ CPU_INLINE __m512 cache_vec(const uint32_t type, const uint8_t *row, size_t i)
     return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_set1_epi16(d)),
                          _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(
                              _mm_loadu_si128((const __m128i *)(const void *)q))));
-}
-
-/* ---------------------------------------------------------------- keys */
-/* Sixteen rows, `stride` bytes from one to the next: four pointers that walk along, as sixteen do
- * not fit in registers. */
-struct rows_16 {
-    const uint8_t *p[4]; /* rows 0, 4, 8, 12 */
-    size_t stride;
-};
-
-CPU_INLINE void walk_16(struct rows_16 *r, size_t bytes)
-{
-    for (int i = 0; i < 4; i++)
-        r->p[i] += bytes;
-}
-
-/* Sixteen bytes of each row: row 4 L + i in lane L of v[i]. */
-CPU_INLINE void load_16_rows(const struct rows_16 *r, size_t at, __m512i v[4])
-{
-    CPU_UNROLL
-    for (size_t i = 0; i < 4; i++)
-        v[i] = load_4x16(r->p[0] + i * r->stride + at, r->p[1] + i * r->stride + at,
-                         r->p[2] + i * r->stride + at, r->p[3] + i * r->stride + at);
-}
-
-CPU_INLINE void prefetch_16(const struct rows_16 *r, size_t ahead)
-{
-    CPU_UNROLL
-    for (int j = 0; j < 4; j++) {
-        const char *p = (const char *)r->p[j] + ahead;
-        CPU_UNROLL
-        for (size_t i = 0; i < 4; i++)
-            _mm_prefetch(p + i * r->stride, _MM_HINT_T1);
-    }
-}
-
-/* Eight elements of each row. */
-CPU_INLINE void open_f16_8(const struct rows_16 *r, float *to)
-{
-    const __m512i even_odd = _mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0);
-    __m512i v[4], c[4];
-    load_16_rows(r, 0, v);
-    {
-        const __m512i a0 = _mm512_unpacklo_epi16(v[0], v[1]),
-                      a1 = _mm512_unpackhi_epi16(v[0], v[1]);
-        const __m512i b0 = _mm512_unpacklo_epi16(v[2], v[3]),
-                      b1 = _mm512_unpackhi_epi16(v[2], v[3]);
-        c[0] = _mm512_unpacklo_epi32(a0, b0);
-        c[1] = _mm512_unpackhi_epi32(a0, b0);
-        c[2] = _mm512_unpacklo_epi32(a1, b1);
-        c[3] = _mm512_unpackhi_epi32(a1, b1);
-    }
-    CPU_UNROLL
-    for (size_t i = 0; i < 4; i++) { /* lane L: two elements of rows 4 L .. 4 L + 3 */
-        const __m512i s = _mm512_permutexvar_epi64(even_odd, c[i]);
-        _mm512_storeu_ps(to + 2 * i * 32, _mm512_cvtph_ps(_mm512_castsi512_si256(s)));
-        _mm512_storeu_ps(to + (2 * i + 1) * 32, _mm512_cvtph_ps(_mm512_extracti64x4_epi64(s, 1)));
-    }
-}
-
-/* Four elements of each row. */
-CPU_INLINE void open_f32_4(const struct rows_16 *r, float *to)
-{
-    __m512i v[4];
-    load_16_rows(r, 0, v);
-    transpose_lanes_4(v);
-    CPU_UNROLL
-    for (size_t i = 0; i < 4; i++)
-        _mm512_storeu_si512(to + i * 32, v[i]);
-}
-
-/* A block of 32 elements of each row. */
-CPU_INLINE void open_q8_32(const struct rows_16 *r, float *to)
-{
-    _Alignas(32) uint16_t h[16];
-    __m512 scale;
-    CPU_UNROLL
-    for (size_t i = 0; i < 16; i++)
-        __builtin_memcpy(&h[i], r->p[i / 4] + i % 4 * r->stride, sizeof h[i]);
-    scale = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)h));
-    for (size_t half = 0; half < 32; half += 16) {
-        __m512i v[4];
-        load_16_rows(r, offsetof(struct atsi_block_q8_0, qs) + half, v);
-        transpose_lanes_4(v); /* v[j]: elements 4 j .. 4 j + 3 of a row per lane */
-        CPU_UNROLL
-        for (unsigned j = 0; j < 4; j++) {
-            CPU_UNROLL
-            for (unsigned b = 0; b < 4; b++)
-                _mm512_storeu_ps(to + (half + 4 * j + b) * 32,
-                                 _mm512_mul_ps(scale, _mm512_cvtepi32_ps(byte_of_dword(v[j], b))));
-        }
-    }
-}
-
-CPU_INLINE void open_keys(const uint32_t type, const uint8_t *rows, size_t stride, uint32_t n,
-                          size_t ahead, float *to)
-{
-    const uint32_t step = type == ATSI_TYPE_F16 ? 8 : type == ATSI_TYPE_F32 ? 4 : 32;
-    const size_t bytes = type == ATSI_TYPE_Q8_0 ? sizeof(struct atsi_block_q8_0) : 16;
-    struct rows_16 r = {{rows, rows + 4 * stride, rows + 8 * stride, rows + 12 * stride}, stride};
-    for (uint32_t d = 0; d < n; d += step, to += (size_t)step * 32) {
-        if (d * bytes / step % 64 < bytes)
-            prefetch_16(&r, ahead);
-        if (type == ATSI_TYPE_F16)
-            open_f16_8(&r, to);
-        else if (type == ATSI_TYPE_F32)
-            open_f32_4(&r, to);
-        else
-            open_q8_32(&r, to);
-        walk_16(&r, bytes);
-    }
 }
 
 /* ---------------------------------------------------------------- softmax */

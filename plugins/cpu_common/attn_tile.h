@@ -2,34 +2,35 @@
  *
  * One chunk of attention (cpu_kernels.h), for every instruction set with vectors.
  *
- * Keys are opened 2 ATTN_LANES cells at a time, a lane per cell, and meet all rows before the next
- * ones come; a score is one chain of fused multiply-adds over dk in order.  The chunk's values are
- * opened in panels of 2 ATTN_LANES columns; an element of the result is one chain over the cells in
- * order.  Few rows that see the same read values where they lie: what lies in the cache is read
- * once either way, and the chains are the same.
+ * Scores: four keys times up to ATTN_SCORE_ROWS queries at a time, a lane per element of the head,
+ * lanes added at the end in one order.  Values: an element of the result is one chain of fused
+ * multiply-adds over the cells in order.  Many rows open keys (ATTN_KEYS cells at a time) and the
+ * chunk's values (in panels of 2 ATTN_LANES columns) to f32 first; few rows that see the same read
+ * both where they lie.  The sums are the same.
  *
  * For kernel files: include it behind definitions of
- *   ATTN_LANES, ATTN_ROWS (of a register tile of two vectors: 12 or 6), attn_vec;
+ *   ATTN_LANES, ATTN_SCORE_ROWS, ATTN_ROWS (of a register tile of two vectors: 12 or 6), attn_vec;
  *   vec_zero(), vec_load(p), vec_store(p, v), vec_all(x), vec_fma(a, b, c) = a * b + c;
+ *   vec_sums(a, s): the sums of the lanes of a[0 .. 3] to s[0 .. 3], in one order for all;
  *   cache_vec(type, row, i): elements i .. i + ATTN_LANES - 1 of a row of the cache;
- *   open_keys(type, row[ATTN_LANES], n, row_bytes, to): elements 0 .. n - 1 (n a multiple of 8) of
- * as many rows, element d of row l to to[d * 2 * ATTN_LANES + l]; soften(s, from, to, max, sum):
- * scores s[from .. to) to exp(s - max), lanes by index % ATTN_LANES.
+ *   soften(s, from, to, max, sum): scores s[from .. to) to exp(s - max), lanes by index %
+ * ATTN_LANES.
  */
 #ifndef ATSI_CPU_ATTN_TILE_H
 #define ATSI_CPU_ATTN_TILE_H
 
 #include "cpu_kernels.h"
 
-#define ATTN_TILE (2 * ATTN_LANES) /* cells or columns of a register tile */
-#define ATTN_DIRECT_ROWS 4u        /* up to so many rows read values where they lie */
-#define ATTN_AHEAD 4096            /* bytes, when they do */
+#define ATTN_TILE (2 * ATTN_LANES) /* columns of a register tile */
+#define ATTN_KEYS 32u              /* keys that are open at a time */
+#define ATTN_DIRECT_ROWS 16u       /* up to so many rows read the cache where it lies */
+#define ATTN_AHEAD 4096            /* bytes prefetched ahead, into the second cache */
 
 struct attn_work {
     const struct cpu_attn_tile *t;
-    float *q;      /* by groups of rows: [dk][rows of the group] */
-    float *keys;   /* [dk][ATTN_TILE] */
-    float *rows;   /* ATTN_LANES rows of keys that do not lie one after the other */
+    size_t width;  /* dk, rounded up to 16 */
+    float *q;      /* [n_row][width] */
+    float *keys;   /* [ATTN_KEYS][width] */
     float *values; /* [dv / ATTN_TILE][CPU_ATTN_CELLS][ATTN_TILE] */
     float *score;  /* [n_row][CPU_ATTN_SCORES], by cell of the chunk */
 };
@@ -88,101 +89,51 @@ CPU_INLINE void attn_product(const int n, const float *a, const size_t ak, const
 }
 
 /* ---------------------------------------------------------------- scores */
-CPU_INLINE void attn_scores_n(const int n, const float *q, const float *keys, uint32_t dk, float *s)
-{
-    attn_vec acc[ATTN_ROWS][2];
-    CPU_UNROLL
-    for (int r = 0; r < n; r++)
-        acc[r][0] = acc[r][1] = vec_zero();
-    attn_product(n, q, (size_t)n, 1, keys, dk, acc);
-    CPU_UNROLL
-    for (int r = 0; r < n; r++) {
-        vec_store(s + (size_t)r * CPU_ATTN_SCORES, acc[r][0]);
-        vec_store(s + (size_t)r * CPU_ATTN_SCORES + ATTN_LANES, acc[r][1]);
-    }
-}
-
-static void attn_scores(uint32_t n, const float *q, const float *keys, uint32_t dk, float *s)
-{
-    switch (n) {
-    case ATTN_ROWS:
-        attn_scores_n(ATTN_ROWS, q, keys, dk, s);
-        break;
-#if ATTN_ROWS > 8
-    case 8:
-        attn_scores_n(8, q, keys, dk, s);
-        break;
-#endif
-    case 4:
-        attn_scores_n(4, q, keys, dk, s);
-        break;
-    case 2:
-        attn_scores_n(2, q, keys, dk, s);
-        break;
-    default:
-        attn_scores_n(1, q, keys, dk, s);
-        break;
-    }
-}
-
-/* Scaled queries, by groups of rows. */
+/* Scaled queries, zeros behind them. */
 static void attn_pack_queries(const struct attn_work *w)
 {
     const struct cpu_attn_tile *t = w->t;
-    for (uint32_t r = 0, n; r < t->n_row; r += n) {
-        n = attn_group(t->n_row - r);
-        for (uint32_t i = 0; i < n; i++) {
-            const float *q =
-                t->q + (r + i) / t->n_head * t->q_stride + (size_t)((r + i) % t->n_head) * t->dk;
-            float *to = w->q + (size_t)r * t->dk + i;
-            for (uint32_t d = 0; d < t->dk; d++)
-                to[(size_t)d * n] = q[d] * t->scale;
+    for (uint32_t r = 0; r < t->n_row; r++) {
+        const float *q = t->q + r / t->n_head * t->q_stride + (size_t)(r % t->n_head) * t->dk;
+        float *to = w->q + r * w->width;
+        for (uint32_t d = 0; d < w->width; d++)
+            to[d] = d < t->dk ? q[d] * t->scale : 0.0F;
+    }
+}
+
+/* Four keys times n queries: `width` elements of each, a multiple of ATTN_LANES. */
+CPU_INLINE void attn_scores_n(const uint32_t type, const int n, const uint8_t *const key[4],
+                              const float *q, size_t width, float *s)
+{
+    attn_vec acc[ATTN_SCORE_ROWS][4];
+    CPU_UNROLL
+    for (int r = 0; r < n; r++) {
+        CPU_UNROLL
+        for (int c = 0; c < 4; c++)
+            acc[r][c] = vec_zero();
+    }
+    for (size_t i = 0; i < width; i += ATTN_LANES) {
+        attn_vec k[4];
+        CPU_UNROLL
+        for (int c = 0; c < 4; c++)
+            k[c] = cache_vec(type, key[c], i);
+        CPU_UNROLL
+        for (int r = 0; r < n; r++) {
+            const attn_vec x = vec_load(q + (size_t)r * width + i);
+            CPU_UNROLL
+            for (int c = 0; c < 4; c++)
+                acc[r][c] = vec_fma(k[c], x, acc[r][c]);
         }
     }
+    CPU_UNROLL
+    for (int r = 0; r < n; r++)
+        vec_sums(acc[r], s + (size_t)r * CPU_ATTN_SCORES);
 }
 
-/* Whether cells up to `end` of the chunk may be prefetched: behind the last one in use pages may
- * never have been touched, and a prefetch there walks page tables each time, for nothing. */
-CPU_INLINE int attn_more(const struct cpu_attn_tile *t, uint32_t end)
+/* Rows of the next register tile of scores. */
+CPU_INLINE uint32_t attn_score_group(uint32_t left)
 {
-    return end <= t->at + t->n || t->at + t->n == CPU_ATTN_CELLS;
-}
-
-/* ATTN_LANES rows of keys from cell `first` of the chunk on, one after the other: where they lie,
- * or copied together where they end or the ring begins anew.  One that is not there is another's.
- */
-CPU_INLINE const uint8_t *attn_key_rows(const struct attn_work *w, uint32_t first, size_t bytes)
-{
-    const struct cpu_attn_tile *t = w->t;
-    const uint32_t i = first - t->at; /* huge when the tile begins before the first cell */
-    uint8_t *to = (uint8_t *)w->rows;
-    if (first >= t->at && i < t->n_first && t->n_first - i >= ATTN_LANES)
-        return (const uint8_t *)t->k + i * bytes;
-    if (first >= t->at + t->n_first && t->at + t->n - first >= ATTN_LANES && first < t->at + t->n)
-        return (const uint8_t *)t->k2 + (i - t->n_first) * bytes;
-    for (uint32_t l = 0; l < ATTN_LANES; l++) {
-        uint32_t c = first + l < t->at ? 0 : first + l - t->at;
-        c = c < t->n ? c : t->n - 1;
-        __builtin_memcpy(to + l * bytes, attn_cell(t->k, t->k2, t->n_first, c, bytes), bytes);
-    }
-    return to;
-}
-
-/* Keys of cells first .. first + ATTN_TILE - 1 of the chunk. */
-CPU_INLINE void attn_open_keys(const uint32_t type, const struct attn_work *w, uint32_t first)
-{
-    const uint32_t dk = w->t->dk, whole = dk - dk % 8;
-    const size_t bytes = attn_row_bytes(type, dk);
-    for (uint32_t half = 0; half < ATTN_TILE; half += ATTN_LANES) {
-        const uint8_t *rows = attn_key_rows(w, first + half, bytes);
-        float *to = w->keys + half;
-        open_keys(type, rows, bytes, whole,
-                  attn_more(w->t, first + half + ATTN_TILE + ATTN_LANES) ? ATTN_TILE * bytes : 0,
-                  to);
-        for (uint32_t d = whole; d < dk; d++)
-            for (uint32_t l = 0; l < ATTN_LANES; l++)
-                to[(size_t)d * ATTN_TILE + l] = attn_element(type, rows + l * bytes, d);
-    }
+    return left >= ATTN_SCORE_ROWS ? ATTN_SCORE_ROWS : left >= 2 ? 2 : 1;
 }
 
 /* The cells that at least one of n rows sees. */
@@ -198,25 +149,98 @@ CPU_INLINE struct cpu_attn_seen attn_any(const struct cpu_attn_seen *s, uint32_t
     return a;
 }
 
-static void attn_all_scores(const struct attn_work *w)
+/* Where cell c of the chunk has its key; one that is not there is another's. */
+CPU_INLINE const uint8_t *attn_key(const uint32_t type, const struct attn_work *w, uint32_t c)
+{
+    const struct cpu_attn_tile *t = w->t;
+    const uint32_t i = c < t->at ? 0 : c - t->at;
+    return attn_cell(t->k, t->k2, t->n_first, i < t->n ? i : t->n - 1, attn_row_bytes(type, t->dk));
+}
+
+/* Whether cells up to `end` of the chunk may be prefetched: behind the last one in use pages may
+ * never have been touched, and a prefetch there walks page tables each time, for nothing. */
+CPU_INLINE int attn_more(const struct cpu_attn_tile *t, uint32_t end)
+{
+    return end <= t->at + t->n || t->at + t->n == CPU_ATTN_CELLS;
+}
+
+/* The keys that come some cells after c .. c + 3. */
+CPU_INLINE void attn_call_keys(const uint32_t type, const struct attn_work *w, uint32_t c)
+{
+    const size_t bytes = 4 * attn_row_bytes(type, w->t->dk);
+    const char *p = (const char *)attn_key(type, w, c);
+    if (!attn_more(w->t, c + 4 + ATTN_AHEAD * 4 / (uint32_t)bytes + 1))
+        return;
+    for (size_t b = 0; b < bytes; b += 64)
+        _mm_prefetch(p + ATTN_AHEAD + b, _MM_HINT_T1);
+}
+
+/* All rows over cells first .. first + n - 1, n <= ATTN_KEYS: opened ones at w->keys, or (`open` is
+ * 0) where they lie. */
+CPU_INLINE void attn_block_scores(const uint32_t type, const int open, const struct attn_work *w,
+                                  uint32_t first, uint32_t n)
+{
+    const uint32_t kind = open ? ATSI_TYPE_F32 : type;
+    for (uint32_t r = 0, rows; r < w->t->n_row; r += rows) {
+        rows = attn_score_group(w->t->n_row - r);
+        const struct cpu_attn_seen s = attn_any(w->t->seen + r, rows);
+        for (uint32_t c = first; c < first + n; c += 4) {
+            const float *q = w->q + r * w->width;
+            float *to = w->score + (size_t)r * CPU_ATTN_SCORES + c;
+            const uint8_t *key[4];
+            if (s.from >= c + 4 || s.to <= c)
+                continue;
+            if (!open && r == 0)
+                attn_call_keys(type, w, c);
+            for (uint32_t i = 0; i < 4; i++)
+                key[i] = open ? (const uint8_t *)(w->keys + (c - first + i) * w->width)
+                              : attn_key(type, w, c + i);
+            if (rows == ATTN_SCORE_ROWS)
+                attn_scores_n(kind, ATTN_SCORE_ROWS, key, q, w->width, to);
+            else if (rows == 2)
+                attn_scores_n(kind, 2, key, q, w->width, to);
+            else
+                attn_scores_n(kind, 1, key, q, w->width, to);
+        }
+    }
+}
+
+CPU_INLINE void attn_open_keys(const uint32_t type, const struct attn_work *w, uint32_t first)
+{
+    for (uint32_t c = 0; c < ATTN_KEYS; c++) {
+        const uint8_t *row = attn_key(type, w, first + c);
+        float *to = w->keys + c * w->width;
+        size_t i = 0;
+        for (; i + ATTN_LANES <= w->t->dk; i += ATTN_LANES)
+            vec_store(to + i, cache_vec(type, row, i));
+        for (; i < w->width; i++)
+            to[i] = i < w->t->dk ? attn_element(type, row, i) : 0.0F;
+    }
+}
+
+CPU_INLINE void attn_scores_of(const uint32_t type, const struct attn_work *w)
 {
     const struct cpu_attn_tile *t = w->t;
     const struct cpu_attn_seen all = attn_any(t->seen, t->n_row);
-    for (uint32_t c = all.from / ATTN_TILE * ATTN_TILE; c < all.to; c += ATTN_TILE) {
-        if (t->type_k == ATSI_TYPE_F16)
-            attn_open_keys(ATSI_TYPE_F16, w, c);
-        else if (t->type_k == ATSI_TYPE_Q8_0)
-            attn_open_keys(ATSI_TYPE_Q8_0, w, c);
-        else
-            attn_open_keys(ATSI_TYPE_F32, w, c);
-        for (uint32_t r = 0, n; r < t->n_row; r += n) {
-            n = attn_group(t->n_row - r);
-            const struct cpu_attn_seen s = attn_any(t->seen + r, n);
-            if (s.from < c + ATTN_TILE && s.to > c)
-                attn_scores(n, w->q + (size_t)r * t->dk, w->keys, t->dk,
-                            w->score + (size_t)r * CPU_ATTN_SCORES + c);
-        }
+    if (t->n_row <= ATTN_DIRECT_ROWS && t->dk == w->width) {
+        if (all.from < all.to)
+            attn_block_scores(type, 0, w, all.from / 4 * 4, all.to - all.from / 4 * 4);
+        return;
     }
+    for (uint32_t c = all.from / ATTN_KEYS * ATTN_KEYS; c < all.to; c += ATTN_KEYS) {
+        attn_open_keys(type, w, c);
+        attn_block_scores(type, 1, w, c, ATTN_KEYS);
+    }
+}
+
+static void attn_all_scores(const struct attn_work *w)
+{
+    if (w->t->type_k == ATSI_TYPE_F16)
+        attn_scores_of(ATSI_TYPE_F16, w);
+    else if (w->t->type_k == ATSI_TYPE_Q8_0)
+        attn_scores_of(ATSI_TYPE_Q8_0, w);
+    else
+        attn_scores_of(ATSI_TYPE_F32, w);
 }
 
 /* ---------------------------------------------------------------- values */
@@ -398,7 +422,7 @@ CPU_INLINE void attn_direct(const uint32_t type, const struct attn_work *w)
         for (uint32_t r = 0, n; r < t->n_row; r += n) {
             const float *p = w->score + (size_t)r * CPU_ATTN_SCORES + c;
             float *out = t->out + r * stride;
-            n = attn_group(t->n_row - r);
+            n = t->n_row - r >= 4 ? 4 : t->n_row - r >= 2 ? 2 : 1;
             if (n == 4)
                 attn_direct_rows(type, 4, ATTN_LANES / 4, t, p, v, len, more, out);
             else if (n == 2)
@@ -440,11 +464,10 @@ CPU_INLINE int attn_few(const struct cpu_attn_tile *t)
 
 static void attn_chunk(const struct cpu_attn_tile *t)
 {
-    const size_t dk = ((size_t)t->dk + 15) / 16 * 16, n_out = CPU_ATTN_OUT(t->dv);
-    struct attn_work w = {.t = t, .q = t->scratch};
-    w.keys = w.q + t->n_row * dk;
-    w.rows = w.keys + 32 * dk;
-    w.values = w.rows + 16 * dk;
+    const size_t n_out = CPU_ATTN_OUT(t->dv);
+    struct attn_work w = {.t = t, .width = ((size_t)t->dk + 15) / 16 * 16, .q = t->scratch};
+    w.keys = w.q + t->n_row * w.width;
+    w.values = w.keys + ATTN_KEYS * w.width;
     w.score = w.values + CPU_ATTN_CELLS * n_out;
     attn_call_values(t);
     attn_pack_queries(&w);

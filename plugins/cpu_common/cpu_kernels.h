@@ -59,14 +59,14 @@ typedef void cpu_gemm_panel_fn(uint32_t type, const void *panels, uint32_t n_pan
 /* Attention goes over the positions in chunks that begin at multiples of CPU_ATTN_CELLS, whoever
  * computes them, and joins their results in order: a row's result depends neither on the rows
  * beside it nor on how chunks were dealt to workers. */
-#define CPU_ATTN_CELLS 256u
+#define CPU_ATTN_CELLS 512u
 #define CPU_ATTN_ROWS 96u /* the most query rows of a call */
 /* Floats from row to row of a chunk's result: dv values, then padding. */
 #define CPU_ATTN_OUT(dv) (((size_t)(dv) + 31) / 32 * 32)
-/* Floats of scratch: queries, 48 keys, the values, the scores. */
+/* Floats of scratch: queries, keys, the values, the scores. */
 #define CPU_ATTN_SCORES (CPU_ATTN_CELLS + 16u)
 #define CPU_ATTN_SCRATCH(n_row, dk, dv)                                                            \
-    (((size_t)(n_row) + 48) * (((size_t)(dk) + 15) / 16 * 16) +                                    \
+    (((size_t)(n_row) + 32) * (((size_t)(dk) + 15) / 16 * 16) +                                    \
      CPU_ATTN_CELLS * CPU_ATTN_OUT(dv) + (size_t)(n_row)*CPU_ATTN_SCORES)
 
 /* Cells [from, to) of a chunk; from >= to: none. */

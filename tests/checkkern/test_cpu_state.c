@@ -674,9 +674,100 @@ static void a_text_may_be_cut_anywhere(void **state)
             cut_anywhere(types[(first + chunk) % 3], 1 + (first + chunk) % 4, first, chunk);
 }
 
+/* ---------------------------------------------------------------- many positions */
+enum { LONG = 900, LONG_HEADS = 3, LONG_DIM = 32 };
+
+/* LONG rows, the last ones n at a time, those before as many at a time as the ring allows: the
+ * results and then the cache, as bytes. */
+static unsigned char *long_attn(uint32_t workers, uint32_t type, uint32_t cells, uint32_t window,
+                                uint32_t n, size_t *bytes)
+{
+    struct atsi_tensor q, kx, v, pos, y, keys, values;
+    struct atsi_kv kv;
+    struct fixture f;
+    size_t cache;
+    unsigned char *out;
+    tensor_seed(7);
+    q = tensor_new(ATSI_TYPE_F32, LONG_HEADS * LONG_DIM, LONG, 1);
+    kx = tensor_new(ATSI_TYPE_F32, LONG_DIM, LONG, 1);
+    v = tensor_new(ATSI_TYPE_F32, LONG_DIM, LONG, 1);
+    pos = tensor_new(ATSI_TYPE_I32, 1, LONG, 1);
+    keys = tensor_new(type, LONG_DIM, cells, 1);
+    values = tensor_new(type, LONG_DIM, cells, 1);
+    y = tensor_new(ATSI_TYPE_F32, LONG_HEADS * LONG_DIM, LONG, 1);
+    for (int32_t i = 0; i < LONG; i++)
+        ints(&pos)[i] = i;
+    kv = (struct atsi_kv){sizeof kv, type,  type,      1,          LONG_DIM,
+                          LONG_DIM,  cells, keys.data, values.data};
+    fixture_open(&f, workers);
+    for (uint32_t at = 0, rows; at < LONG; at += rows) {
+        uint32_t room = window == 0 ? LONG : cells - window + 1, left = LONG - at, last = 8 * n;
+        rows = left <= last ? n : left - last < room ? left - last : room;
+        struct atsi_tensor qn = rows_of(&q, at, rows), kn = rows_of(&kx, at, rows);
+        struct atsi_tensor vn = rows_of(&v, at, rows), pn = rows_of(&pos, at, rows);
+        struct atsi_tensor yn = rows_of(&y, at, rows);
+        struct atsi_op op = {.struct_size = sizeof op,
+                             .kind = ATSI_OP_ATTN,
+                             .n_rows = rows,
+                             .src = {&qn, &kn, &vn, &pn},
+                             .dst = {&yn},
+                             .kv = &kv};
+        op.p.attn.n_head = LONG_HEADS;
+        op.p.attn.n_head_kv = 1;
+        op.p.attn.head_dim_k = op.p.attn.head_dim_v = LONG_DIM;
+        op.p.attn.n_kv = at + rows;
+        op.p.attn.scale = 0.2F;
+        op.p.attn.window = window;
+        run(&f, &op);
+    }
+    fixture_close(&f);
+    cache = (size_t)keys.row_bytes * cells;
+    *bytes = (size_t)y.row_bytes * LONG + 2 * cache;
+    out = malloc(*bytes);
+    assert_non_null(out);
+    memcpy(out, y.data, (size_t)y.row_bytes * LONG);
+    memcpy(out + *bytes - 2 * cache, keys.data, cache);
+    memcpy(out + *bytes - cache, values.data, cache);
+    tensor_free(&q);
+    tensor_free(&kx);
+    tensor_free(&v);
+    tensor_free(&pos);
+    tensor_free(&keys);
+    tensor_free(&values);
+    tensor_free(&y);
+    return out;
+}
+
+/* Positions enough that workers share one head's: who computes what must not show in a bit. */
+static void a_head_may_be_shared(void **state)
+{
+    static const struct {
+        uint32_t type, cells, window, rows;
+    } cases[] = {{ATSI_TYPE_F16, LONG, 0, 1},
+                 {ATSI_TYPE_Q8_0, LONG + 3, 0, 50},
+                 {ATSI_TYPE_F32, 700, 650, 50},
+                 {ATSI_TYPE_F16, 700, 690, 1},
+                 {ATSI_TYPE_Q8_0, LONG, 300, 100}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        size_t bytes, same_bytes;
+        unsigned char *one =
+            long_attn(1, cases[i].type, cases[i].cells, cases[i].window, cases[i].rows, &bytes);
+        for (uint32_t workers = 2; workers <= 5; workers++) {
+            unsigned char *many = long_attn(workers, cases[i].type, cases[i].cells, cases[i].window,
+                                            cases[i].rows, &same_bytes);
+            assert_int_equal(bytes, same_bytes);
+            assert_memory_equal(one, many, bytes);
+            free(many);
+        }
+        free(one);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_head_may_be_shared),
         cmocka_unit_test(each_call_is_its_formula),
         cmocka_unit_test(what_disagrees_is_refused_and_changes_nothing),
         cmocka_unit_test(heads_are_not_longer_than_kernels_take),
