@@ -9,10 +9,15 @@
 #include <string.h>
 
 static const struct cli_command *const commands[] = {
+#ifdef ATSINFER_LEAN /* scripts/lean_build.sh: what needs no library but libc */
+    &cli_cmd_bench,
+    &cli_cmd_kernels,
+#else
     &cli_cmd_run,     &cli_cmd_chat,   &cli_cmd_perplexity, &cli_cmd_logits,   &cli_cmd_tokenize,
     &cli_cmd_inspect, &cli_cmd_bench,  &cli_cmd_kernels,    &cli_cmd_plugins,  &cli_cmd_topology,
     &cli_cmd_config,  &cli_cmd_doctor, &cli_cmd_policy,     &cli_cmd_simulate, &cli_cmd_template,
     &cli_cmd_profile, &cli_cmd_plan,
+#endif
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 

@@ -4,6 +4,7 @@
  */
 #include "cli/bench.h"
 #include "cli/bench_rival.h"
+#include "cli/bench_sweep.h"
 #include "cli/options.h"
 #include "cli/session.h"
 
@@ -18,6 +19,10 @@ static const char *prompts = "512", *gens = "128", *depths = "0", *threads, *for
 static int64_t repeats = 5;
 static bool bandwidth_only, no_warmup, ablation;
 static struct cli_texts rival_texts;
+
+/* The model under several budgets and policies. */
+static const char *sweep_vrams, *sweep_policies;
+static int64_t sweep_verify, sweep_limit;
 
 static const struct cli_option options[] = {
     {.name = "-p|--n-prompt",
@@ -41,7 +46,30 @@ static const struct cli_option options[] = {
      .help = "md, csv, json, jsonl or sql",
      .text = &format_name},
     {.name = "--no-warmup", .help = "no untimed run before each test", .flag = &no_warmup},
+    {.name = "--vram",
+     .arg = "B,..",
+     .help = "budgets of accelerator memory (memory.vram) to place the model under, one by one: "
+             "25%m,50%m,6GiB; 0: the CPU alone",
+     .text = &sweep_vrams},
+    {.name = "--policy",
+     .arg = "P,..",
+     .help = "policies for each budget: layer, expert, stream, density, alg1, paper, repaired, "
+             "backlog, backlog-co, or a policy's name",
+     .text = &sweep_policies},
+    {.name = "--verify",
+     .arg = "N",
+     .help = "with --vram or --policy: compare the logits of N rounds with the CPU's alone",
+     .integer = &sweep_verify,
+     .min = 0,
+     .max = 1024},
+    {.name = "--limit",
+     .arg = "SECONDS",
+     .help = "with --vram or --policy: begin no budget or policy later than this",
+     .integer = &sweep_limit,
+     .min = 0,
+     .max = 1e6},
     CLI_TRACE_OPTION,
+    CLI_ROUTING_OPTION,
     {.name = "--ablation",
      .help = "what placement, overlap and transfers each bring with the accelerator here",
      .flag = &ablation},
@@ -403,6 +431,24 @@ static int run_ablation(const struct bench *b)
     return cli_session_finish(bench_ablation(&a));
 }
 
+static int run_sweep(const struct bench *b)
+{
+    const struct bench_sweep p = {.vrams = sweep_vrams,
+                                  .policies = sweep_policies,
+                                  .n_prompt = b->prompts.v[0],
+                                  .n_gen = b->gens.v[0],
+                                  .repeats = (uint32_t)repeats,
+                                  .n_verify = (uint32_t)sweep_verify,
+                                  .limit_s = (uint32_t)sweep_limit,
+                                  .format = format_name};
+    if (b->prompts.n != 1 || b->gens.n != 1 || p.n_prompt == 0)
+        return cli_fail(CLI_USAGE, "--vram, --policy: give one -p, above 0, and one -n");
+    if (b->threads.n > 1 || b->depths.n != 1 || b->depths.v[0] != 0)
+        return cli_fail(CLI_USAGE, "--vram, --policy: one -t at most, and no -d");
+    cli_catch_signals();
+    return bench_sweep(&p);
+}
+
 static int run_with_rivals(struct bench *b)
 {
     int code = open_rivals(b);
@@ -429,6 +475,8 @@ static int run(int argc, char **argv)
     code = parse_lists(&b);
     if (code == CLI_OK && ablation)
         return run_ablation(&b);
+    if (code == CLI_OK && (sweep_vrams != NULL || sweep_policies != NULL))
+        return run_sweep(&b);
     if (code == CLI_OK)
         code = cli_runtime(&b.rt);
     if (code == CLI_OK && bandwidth_only)

@@ -5,6 +5,7 @@
  */
 #include "cli/options.h"
 #include "cli/resolve.h"
+#include "cli/session.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -138,7 +139,10 @@ int cli_runtime(struct atsi_runtime **out)
                                     .plugin_files = cli_common.plugins,
                                     .log = log_to_stderr,
                                     .log_level = cli_common.level};
-    int rc = atsi_runtime_open(&p, out, &err);
+    int rc;
+    if (!cli_routing_prepare())
+        return CLI_USAGE;
+    rc = atsi_runtime_open(&p, out, &err);
     return rc == ATSI_OK ? CLI_OK : cli_fail_status(rc, &err);
 }
 

@@ -37,6 +37,7 @@ static const struct cli_option options[] = {
      .min = -1,
      .max = INT32_MAX},
     CLI_TRACE_OPTION,
+    CLI_ROUTING_OPTION,
     {.name = "--json", .help = "one JSON object instead of lines", .flag = &as_json},
     {.name = NULL},
 };

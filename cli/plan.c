@@ -5,43 +5,25 @@
  */
 #include "cli/plan.h"
 
-#include "atsinfer/simulate.h"
-
 #include "cli/options.h"
 #include "cli/policy_spec.h"
-#include "cli/profile.h"
-#include "cli/profiles.h"
+#include "cli/simulated.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define GIB (1ULL << 30)
 
-static char machine_path[PATH_MAX], model_path[PATH_MAX];
-static const char *machine, *shape, *policy, *vram, *ram, *explain, *svg, *save, *use;
-static int64_t prompt, generated = 128, ctx = -1, slots = 8;
-static bool sustained, no_contention, as_json;
+static const char *policy, *ram, *explain, *svg, *save, *use;
+static bool as_json;
 static struct cli_texts pins;
 
 static const struct cli_option options[] = {
-    {.name = "--machine",
-     .arg = "FILE",
-     .help = "machine profile (ini, docs/scheduling.md), the name of a shipped one, measured costs "
-             "(atsinfer profile -m), or here: this machine, measured if need be",
-     .text = &machine},
-    {.name = "--shape",
-     .arg = "FILE",
-     .help = "model shape (ini) instead of -m, for models not at hand, or a shipped one's name",
-     .text = &shape},
     {.name = "--policy",
      .arg = "NAME",
      .help = "layer, expert, stream, density, alg1, paper, paper-literal, repaired, backlog, "
              "backlog-co, or PLUGIN[:MODE]; else that of the configuration",
      .text = &policy},
-    {.name = "--vram",
-     .arg = "SIZE",
-     .help = "device memory for the model, as 6GiB",
-     .text = &vram},
     {.name = "--ram",
      .arg = "SIZE",
      .help = "host memory for weights and caches; else not limited",
@@ -50,32 +32,6 @@ static const struct cli_option options[] = {
      .arg = "PATTERN=cpu|gpu",
      .help = "items that must live there, as \"*attn*=gpu\"; several times: the first match counts",
      .texts = &pins},
-    {.name = "--prefill",
-     .arg = "N",
-     .help = "tokens of the prompt, 0: 2048",
-     .integer = &prompt,
-     .min = 0,
-     .max = 1e7},
-    {.name = "--decode",
-     .arg = "N",
-     .help = "tokens generated",
-     .integer = &generated,
-     .min = 1,
-     .max = 1e7},
-    {.name = "--at",
-     .arg = "N",
-     .help = "context of the decode rounds, -1: after the prompt and half of what is generated",
-     .integer = &ctx,
-     .min = -1,
-     .max = 1e8},
-    {.name = "--slots",
-     .arg = "N",
-     .help = "temporary slots at most",
-     .integer = &slots,
-     .min = 1,
-     .max = 64},
-    {.name = "--sustained", .help = "the CPU's bandwidth when it is warm", .flag = &sustained},
-    {.name = "--no-contention", .help = "transfers do not disturb the CPU", .flag = &no_contention},
     {.name = "--explain",
      .arg = "PATTERN",
      .help = "all about the items of that name, as \"*.7.ffn_*\"",
@@ -84,6 +40,7 @@ static const struct cli_option options[] = {
     {.name = "--svg", .arg = "FILE", .help = "write a picture: layers by items", .text = &svg},
     {.name = "--save", .arg = "FILE", .help = "write the plan for --use", .text = &save},
     {.name = "--use", .arg = "FILE", .help = "a saved plan instead of a new one", .text = &use},
+    CLI_GROUP("machine, model and request", cli_simulated_options),
     {.name = NULL},
 };
 
@@ -113,32 +70,37 @@ static uint32_t setting(const char *key)
     return n > 0 && n <= INT32_MAX ? (uint32_t)n : 0;
 }
 
+/* 0 asks for the best one. */
+static uint32_t chunk_setting(void)
+{
+    const char *v = cli_option_value("prefill.chunk");
+    return v != NULL && strcmp(v, "0") == 0 ? ATSI_CHUNK_AUTO : setting("prefill.chunk");
+}
+
 static int fill_params(struct atsi_plan_params *p, struct atsi_plan_pin *pin, char **pattern)
 {
-    uint32_t tokens = prompt != 0 ? (uint32_t)prompt : 2048;
-    int code = cli_profile_files(machine, shape, machine_path, model_path);
+    const struct cli_simulated *in = &cli_simulated;
+    int code = cli_simulated_read(false);
     if (code != CLI_OK)
         return code;
     *p = (struct atsi_plan_params){.struct_size = sizeof *p,
-                                   .chunk = setting("prefill.chunk"),
-                                   .machine = machine_path,
-                                   .model = model_path,
+                                   .chunk = chunk_setting(),
+                                   .machine = in->machine_path,
+                                   .model = in->model_path,
                                    .use = use,
                                    .policy = policy,
-                                   .prompt = tokens,
-                                   .generated = (uint32_t)generated,
-                                   .ctx =
-                                       ctx >= 0 ? (uint32_t)ctx : tokens + (uint32_t)generated / 2,
+                                   .prompt = (uint32_t)in->prompt,
+                                   .generated = (uint32_t)in->generated,
+                                   .ctx = (uint32_t)in->ctx,
                                    .ctx_max = setting("model.ctx"),
-                                   .max_slots = (uint32_t)slots,
-                                   .sustained = sustained,
-                                   .contention = !no_contention,
+                                   .vram_bytes = in->vram_bytes,
+                                   .max_slots = (uint32_t)in->slots,
+                                   .sustained = in->sustained,
+                                   .contention = !in->no_contention,
                                    .n_pins = (uint32_t)pins.n,
                                    .pins = pin,
                                    .say = say};
-    code = cli_parse_size("--vram", vram, &p->vram_bytes);
-    if (code == CLI_OK)
-        code = cli_parse_size("--ram", ram, &p->ram_bytes);
+    code = cli_parse_size("--ram", ram, &p->ram_bytes);
     for (size_t k = 0; k < pins.n && code == CLI_OK; k++)
         code = parse_pin(pins.items[k], &pin[k], &pattern[k]);
     return code;
@@ -253,8 +215,8 @@ static int run(int argc, char **argv)
         return cli_fail(CLI_USAGE, "unexpected argument \"%.60s\"", argv[1]);
     cli_catch_signals();
     code = fill_params(&p, pin, pattern);
-    if (code == CLI_OK && shape == NULL && strcmp(machine_path, ATSI_MACHINE_HERE) == 0)
-        code = profile_costs_ready(model_path, p.chunk);
+    if (code == CLI_OK)
+        code = cli_simulated_measure(p.chunk);
     if (code == CLI_OK)
         code = choose_policy();
     if (code == CLI_OK)

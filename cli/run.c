@@ -23,6 +23,7 @@ static const struct cli_option options[] = {
     {.name = "--no-display-prompt", .help = "print only what the model adds", .flag = &hide_prompt},
     {.name = "--special", .help = "print special tokens too", .flag = &show_special},
     CLI_TRACE_OPTION,
+    CLI_ROUTING_OPTION,
     {.name = "--no-timings", .help = "no summary at the end", .flag = &no_timings},
     CLI_GROUP("sampling options", cli_sampling_options),
     {.name = NULL},

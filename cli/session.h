@@ -14,12 +14,24 @@ extern const char *cli_trace_path;
         .text = &cli_trace_path                                                                    \
     }
 
+extern const char *cli_routing_path;
+#define CLI_ROUTING_OPTION                                                                         \
+    {                                                                                              \
+        .name = "--routing-trace", .arg = "FILE",                                                  \
+        .help = "keep which experts each token used, for `simulate --routing`; all is computed "   \
+                "on the CPU then",                                                                 \
+        .text = &cli_routing_path                                                                  \
+    }
+/* With --routing-trace: no accelerator.  Before the runtime is opened; false: a message was
+ * printed. */
+bool cli_routing_prepare(void);
+
 /* params may be NULL; label: of the session in the drawing.  An exit code; prints what went wrong.
  */
 int cli_session_open(struct atsi_model *m, const struct atsi_session_params *params,
                      const char *label, struct atsi_session **out);
-/* After the last session is closed: writes the drawing if one was asked for and `code` is CLI_OK or
- * CLI_INTERRUPTED.  Returns `code`, or that of writing. */
+/* After the last session is closed: writes the drawing and the routing trace if asked for and
+ * `code` is CLI_OK or CLI_INTERRUPTED.  Returns `code`, or that of writing. */
 int cli_session_finish(int code);
 
 /* ---- summary.c */

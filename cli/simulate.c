@@ -7,73 +7,38 @@
 
 #include "cli/options.h"
 #include "cli/policy_spec.h"
-#include "cli/profile.h"
-#include "cli/profiles.h"
+#include "cli/simulated.h"
 #include "cli/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const char *machine, *model, *policies, *format, *vram, *load, *trace;
-static char machine_path[PATH_MAX], model_path[PATH_MAX];
-static int64_t prefill, decode = 128, chunk, ctx = -1, rounds = 3, slots = 8;
-static bool sustained, no_contention, frozen, told, summary;
+static const char *policies, *format, *load, *trace;
+static int64_t chunk, rounds = 3;
+static bool frozen, told, last, summary;
 
 static const struct cli_option options[] = {
-    {.name = "--machine",
-     .arg = "FILE",
-     .help = "machine profile (ini, docs/scheduling.md), the name of a shipped one, measured costs "
-             "(atsinfer profile -m), or here: this machine, measured if need be",
-     .text = &machine},
-    {.name = "--shape",
-     .arg = "FILE",
-     .help = "model shape (ini) instead of -m, for models not at hand, or a shipped one's name",
-     .text = &model},
     {.name = "--policy",
      .arg = "A,B,...",
      .help = "policies to compare: layer, expert, stream, density, alg1, paper, paper-literal, "
              "repaired, backlog, backlog-co, or PLUGIN[:MODE]; each with /static or /sync",
      .text = &policies},
-    {.name = "--prefill",
-     .arg = "N",
-     .help = "tokens of the prompt, 0: 2048",
-     .integer = &prefill,
-     .min = 0,
-     .max = 1e7},
-    {.name = "--decode",
-     .arg = "N",
-     .help = "tokens generated",
-     .integer = &decode,
-     .min = 1,
-     .max = 1e7},
     {.name = "--round",
      .arg = "N",
-     .help = "tokens of a prefill round, 0: the machine's",
+     .help = "tokens of a prefill round, 0: the machine's; -1: chosen",
      .integer = &chunk,
-     .min = 0,
-     .max = 65536},
-    {.name = "--at",
-     .arg = "N",
-     .help = "context of the decode rounds, -1: after the prompt and half of what is generated",
-     .integer = &ctx,
      .min = -1,
-     .max = 1e8},
+     .max = 65536},
     {.name = "--rounds",
      .arg = "N",
      .help = "decode rounds; the last one counts",
      .integer = &rounds,
      .min = 1,
      .max = 100000},
-    {.name = "--slots",
-     .arg = "N",
-     .help = "temporary slots at most",
-     .integer = &slots,
-     .min = 1,
-     .max = 64},
-    {.name = "--vram",
-     .arg = "SIZE",
-     .help = "device memory for the model, as 6GiB",
-     .text = &vram},
+    {.name = "--last",
+     .help = "no round follows the last one: no weight is fetched ahead of it, as in published "
+             "tables",
+     .flag = &last},
     {.name = "--load",
      .arg = "CPU,GPU,PCIE",
      .help = "slowdown factors of the whole run, as 2.5,1,1; scripts over time: plugin.sim.load",
@@ -82,8 +47,6 @@ static const struct cli_option options[] = {
     {.name = "--frozen",
      .help = "the first plan of a phase stays, whatever is measured",
      .flag = &frozen},
-    {.name = "--sustained", .help = "the CPU's bandwidth when it is warm", .flag = &sustained},
-    {.name = "--no-contention", .help = "transfers do not disturb the CPU", .flag = &no_contention},
     {.name = "--trace",
      .arg = "FILE",
      .help = "write the last rounds as a JSON trace for ui.perfetto.dev or chrome://tracing",
@@ -91,7 +54,45 @@ static const struct cli_option options[] = {
     {.name = "--summary",
      .help = "what the last rounds of each policy were like, in the words of a real run",
      .flag = &summary},
+    {.name = "--routing",
+     .arg = "FILE",
+     .help =
+         "decode a recorded routing trace with expert caches (docs/experts.md); --vram may then "
+         "be a list",
+     .text = &sim_routing_args.path},
+    {.name = "--routing-skew",
+     .arg = "KEY=N,...",
+     .help = "make a trace instead: layers, experts, used, tokens, zipf, drift, follow, repeat, "
+             "seed",
+     .text = &sim_routing_args.skew},
+    {.name = "--routing-out",
+     .arg = "FILE",
+     .help = "write the trace that --routing-skew makes",
+     .text = &sim_routing_args.out},
+    {.name = "--cache-slots",
+     .arg = "N,...",
+     .help = "without --machine: hits of caches with so many slots in every layer",
+     .text = &sim_routing_args.slots},
+    {.name = "--copy-hits",
+     .arg = "N",
+     .help = "with --cache-slots: so many hits are worth one copy",
+     .real = &sim_routing_args.copy_hits,
+     .min = 0,
+     .max = 1e6},
+    {.name = "--half-life",
+     .arg = "TOKENS",
+     .help = "after which the use of an expert counts half",
+     .real = &sim_routing_args.half_life,
+     .min = 0,
+     .max = 1e9},
+    {.name = "--copy-share",
+     .arg = "PERCENT",
+     .help = "of a round's time that transfers of experts may take",
+     .real = &sim_routing_args.copy_percent,
+     .min = 0,
+     .max = 1000},
     {.name = "-o|--output", .arg = "FORMAT", .help = "md, csv or json", .text = &format},
+    CLI_GROUP("machine, model and request", cli_simulated_options),
     {.name = NULL},
 };
 
@@ -136,29 +137,35 @@ static int parse_load(struct atsi_sim_params *p)
     return CLI_OK;
 }
 
+static bool has_routing(void)
+{
+    return sim_routing_args.path != NULL || sim_routing_args.skew != NULL;
+}
+
 static int fill_params(struct atsi_sim_params *p)
 {
-    uint32_t prompt = prefill != 0 ? (uint32_t)prefill : 2048;
-    int code = cli_profile_files(machine, model, machine_path, model_path);
+    const struct cli_simulated *in = &cli_simulated;
+    int code = cli_simulated_read(has_routing());
     if (code != CLI_OK)
         return code;
     *p = (struct atsi_sim_params){.struct_size = sizeof *p,
-                                  .machine = machine_path,
-                                  .model = model_path,
-                                  .chunk = (uint32_t)chunk,
-                                  .ctx = ctx >= 0 ? (uint32_t)ctx : prompt + (uint32_t)decode / 2,
+                                  .machine = in->machine_path,
+                                  .model = in->model_path,
+                                  .chunk = chunk < 0 ? ATSI_CHUNK_AUTO : (uint32_t)chunk,
+                                  .ctx = (uint32_t)in->ctx,
                                   .rounds = (uint32_t)rounds,
-                                  .prompt = prompt,
-                                  .generated = (uint32_t)decode,
-                                  .max_slots = (uint32_t)slots,
-                                  .sustained = sustained,
-                                  .contention = !no_contention,
+                                  .prompt = (uint32_t)in->prompt,
+                                  .generated = (uint32_t)in->generated,
+                                  .vram_bytes = in->vram_bytes,
+                                  .max_slots = (uint32_t)in->slots,
+                                  .sustained = in->sustained,
+                                  .contention = !in->no_contention,
                                   .know = frozen ? ATSI_SIM_NEVER
                                           : told ? ATSI_SIM_TOLD
                                                  : ATSI_SIM_MEASURED,
+                                  .last = last,
                                   .say = say};
-    code = parse_load(p);
-    return code == CLI_OK ? cli_parse_size("--vram", vram, &p->vram_bytes) : code;
+    return parse_load(p);
 }
 
 static int run_all(struct sim_row *rows, size_t n, struct atsi_sim_params *p)
@@ -224,12 +231,16 @@ static int run(int argc, char **argv)
     if (format != NULL && strcmp(format, "md") != 0 && strcmp(format, "csv") != 0 &&
         strcmp(format, "json") != 0)
         return cli_fail(CLI_USAGE, "-o %.20s: expected md, csv or json", format);
+    if (cli_simulated.machine == NULL &&
+        (sim_routing_args.out != NULL || sim_routing_args.slots != NULL))
+        return sim_routing_alone();
     code = fill_params(&p);
     if (code != CLI_OK)
         return code;
     cli_catch_signals();
-    if (strcmp(machine_path, ATSI_MACHINE_HERE) == 0 && model == NULL)
-        code = profile_costs_ready(model_path, p.chunk);
+    if (has_routing())
+        return sim_routing(&p, policies, cli_simulated.vram, format != NULL ? format : "md");
+    code = cli_simulated_measure(p.chunk);
     return code == CLI_OK ? compare(&p) : code;
 }
 

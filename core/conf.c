@@ -196,6 +196,14 @@ static int set(struct atsi_conf *c, const char *name, const char *value, const c
     return store(e, value, origin, err);
 }
 
+int atsi_conf_set(struct atsi_conf *c, const char *key, const char *value, const char *origin,
+                  struct atsi_err *err)
+{
+    if (find(c, key) == NULL && wildcard_of(key) == NULL)
+        return unknown_key(c, key, origin, err);
+    return set(c, key, value, origin, err);
+}
+
 /* ---------------------------------------------------------------- files */
 struct file_context {
     struct atsi_conf *c;

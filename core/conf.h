@@ -25,6 +25,11 @@ void atsi_conf_close(struct atsi_conf *c); /* NULL is allowed */
 /* The same sources again, as they are now; settings of plugins are not judged.  As conf_open. */
 int atsi_conf_reopen(const struct atsi_conf *c, struct atsi_conf **out, struct atsi_err *err);
 
+/* Another value for a key, stronger than every source, until the sources are read again.  Texts
+ * that atsi_conf_get returned for it are gone.  ATSI_ECONF: no such key, or not a value of it. */
+int atsi_conf_set(struct atsi_conf *c, const char *key, const char *value, const char *origin,
+                  struct atsi_err *err);
+
 /* Declares the parameters of a plugin (its keys become known).  Later duplicates: ATSI_EINVAL. */
 int atsi_conf_declare(struct atsi_conf *c, const char *plugin,
                       const struct atsi_param *const *params, struct atsi_err *err);

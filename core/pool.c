@@ -22,6 +22,7 @@
 #include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define MAX_WORKERS 4096u /* fits COUNT_BITS */
 #define COUNT_BITS 16u
@@ -69,6 +70,7 @@ struct atsi_pool {
     alignas(LINE_BYTES) atomic_bool busy; /* a region runs: refuses nesting */
     _Atomic uint64_t spin_ns;             /* for the active count; 0 when CPUs are short */
     uint64_t wanted_spin_ns;
+    int nice;
     uint32_t n_threads, n_active, n_started; /* all with worker 0 */
     struct worker *workers;
     bool pins, homed;
@@ -289,6 +291,9 @@ static void *helper_main(void *arg)
     (void)pthread_setname_np(pthread_self(), name); /* for top and gdb only */
     if (w->cpu >= 0)
         (void)pin_self((uint32_t)w->cpu); /* refused: stays on the CPUs it was created with */
+    if (w->pool->nice != 0) /* of this thread alone, as Linux counts; refused: as before */
+        (void)setpriority(PRIO_PROCESS, (id_t)gettid(),
+                          getpriority(PRIO_PROCESS, 0) + w->pool->nice);
     while ((n = wait_for_job(w, &seen)) != 0) {
         run_job(w, n);
         finish(w->pool);
@@ -424,6 +429,17 @@ int atsi_pool_set_active(struct atsi_pool *p, uint32_t n, struct atsi_err *err)
     return ATSI_OK;
 }
 
+int atsi_pool_set_spin(struct atsi_pool *p, uint64_t spin_ns, struct atsi_err *err)
+{
+    /* As in atsi_pool_region(). */
+    if (atomic_exchange_explicit(&p->busy, true, memory_order_acquire))
+        return atsi_fail(err, ATSI_EINVAL, "how long workers wait cannot change inside a region");
+    p->wanted_spin_ns = spin_ns;
+    set_active(p, p->n_active);
+    atomic_store_explicit(&p->busy, false, memory_order_release);
+    return ATSI_OK;
+}
+
 uint32_t atsi_pool_active(const struct atsi_pool *p)
 {
     return p->n_active;
@@ -472,6 +488,7 @@ int atsi_pool_open(const struct atsi_pool_params *params, struct atsi_pool **out
     p->n_threads = params->n_threads;
     p->n_started = 1; /* worker 0 is the caller */
     p->wanted_spin_ns = params->spin_ns;
+    p->nice = params->nice;
     p->pins = params->cpus != NULL;
     for (uint32_t i = 0; i < p->n_threads; i++)
         init_worker(p, i, params->cpus);

@@ -16,6 +16,7 @@ struct atsi_pool_params {
     uint32_t n_threads;   /* >= 1, worker 0 included */
     const uint32_t *cpus; /* n_threads OS indices to pin to; NULL: not pinned */
     uint64_t spin_ns;     /* before sleeping; 0: sleep at once */
+    int nice;             /* added to the nice value of workers, but for worker 0 */
 };
 
 /* Starts no thread yet.  ATSI_ENOMEM. */
@@ -26,6 +27,8 @@ void atsi_pool_close(struct atsi_pool *pool);
 /* Number of workers the next region uses, 1..n_threads. */
 int atsi_pool_set_active(struct atsi_pool *pool, uint32_t n, struct atsi_err *err);
 uint32_t atsi_pool_active(const struct atsi_pool *pool);
+/* Another spin_ns.  ATSI_EINVAL inside a region. */
+int atsi_pool_set_spin(struct atsi_pool *pool, uint64_t spin_ns, struct atsi_err *err);
 
 /* Runs fn(arg, worker) on each active worker; returns when all are done.  Starts threads on first
  * use.  ATSI_ENOMEM when scratch or a thread cannot be had: fn did not run.  The floating-point

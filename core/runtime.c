@@ -5,6 +5,8 @@
  */
 #include "core/runtime.h"
 
+#include "core/govern/power.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -104,13 +106,15 @@ static int open_workers(struct atsi_runtime *rt, struct atsi_err *err)
     uint32_t decode = (uint32_t)atsi_conf_int(c, "cpu.threads");
     uint32_t prefill = (uint32_t)atsi_conf_int(c, "cpu.threads_batch");
     uint32_t want = decode > prefill ? decode : prefill;
-    struct atsi_pool_params p = {0};
+    enum atsi_power_mode mode = atsi_power_mode(c);
+    struct atsi_pool_params p = {.nice = atsi_power_nice(mode)};
     int n;
     if (decode == 0 || prefill == 0) { /* one of them counts the cores */
         n = atsi_topo_pick(rt->topo, atsi_conf_get(c, "cpu.cpus"), atsi_conf_get(c, "cpu.cores"), 0,
                            rt->cpus, ATSI_MAX_WORKERS, err);
         if (n < 0)
             return n;
+        n = (int)atsi_power_threads(mode, (uint32_t)n);
         decode = decode == 0 ? (uint32_t)n : decode;
         prefill = prefill == 0 ? decode : prefill;
         want = decode > prefill ? decode : prefill;
@@ -125,7 +129,7 @@ static int open_workers(struct atsi_runtime *rt, struct atsi_err *err)
     p.n_threads = rt->n_workers;
     /* CPUs of a recorded or synthetic topology are not ours to pin to. */
     p.cpus = atsi_conf_get(c, "cpu.topology")[0] == '\0' ? rt->cpus : NULL;
-    p.spin_ns = (uint64_t)atsi_conf_int(c, "cpu.spin") * 1000u;
+    p.spin_ns = atsi_power_spin_ns(mode, (uint64_t)atsi_conf_int(c, "cpu.spin") * 1000u, false);
     return atsi_pool_open(&p, &rt->pool, err);
 }
 
@@ -203,6 +207,12 @@ int atsi_runtime_conf_each(const struct atsi_runtime *rt,
                            int (*fn)(void *ctx, const struct atsi_conf_entry *e), void *ctx)
 {
     return atsi_conf_each(rt->conf, fn, ctx);
+}
+
+int atsi_runtime_set(struct atsi_runtime *rt, const char *key, const char *value,
+                     struct atsi_err *err)
+{
+    return atsi_conf_set(rt->conf, key, value, "atsi_runtime_set", err);
 }
 
 int atsi_runtime_plugins_each(const struct atsi_runtime *rt,

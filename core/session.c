@@ -309,6 +309,8 @@ int atsi_session_eval(struct atsi_session *s, const struct atsi_eval *req, struc
     int rc = check_request(s, req, err);
     if (rc == ATSI_OK)
         rc = leave_accelerator(s, err);
+    if (rc == ATSI_OK)
+        atsi_session_try_again(s);
     for (uint32_t done = 0; rc == ATSI_OK && done < req->n;) {
         uint32_t most = most_rows(s, req), rows = req->n - done < most ? req->n - done : most;
         uint64_t start = host->now_ns(host->ctx);

@@ -13,6 +13,7 @@ struct atsi_session {
     struct atsi_model *model;   /* [borrowed] */
     const struct atsi_graph *g; /* [borrowed from the model] */
     uint32_t n_ctx, chunk, out_rows;
+    bool chunk_free; /* nobody said how large: with an accelerator it is chosen */
     uint32_t type_k, type_v;
 
     const char *backend_name;
@@ -44,6 +45,7 @@ struct atsi_session {
     uint32_t last_row;          /* of the accelerator's logits */
     struct atsi_hybrid *hybrid; /* NULL: everything is computed on the CPU */
     uint32_t n_fallbacks;
+    uint32_t n_tries, n_requests_alone; /* to have the accelerator again; since the last one */
     /* Of atsi_session_params, for as long as it is being opened; else NULL. */
     void (*measuring)(void *ctx, uint32_t done, uint32_t total, const char *what);
     void *measuring_ctx;
@@ -54,6 +56,7 @@ struct atsi_session {
     atsi_span_fn *spans;
     void *spans_ctx;
     struct atsi_accel_stats accel_stats;
+    char chunk_why[256]; /* what accel_stats.chunk_why points to */
 };
 
 /* session_plan.c: sizes. */
@@ -61,6 +64,8 @@ struct atsi_session {
  * bytes. */
 int atsi_session_measure(struct atsi_session *s, const struct atsi_session_params *p,
                          struct atsi_err *err);
+/* Other prefill rounds, before there is memory for any. */
+int atsi_session_set_chunk(struct atsi_session *s, uint32_t chunk, struct atsi_err *err);
 /* Says before anything is allocated when it cannot fit, with the numbers and the smallest remedy.
  */
 int atsi_session_check_fit(const struct atsi_session *s, struct atsi_err *err);
@@ -79,6 +84,8 @@ int atsi_session_tables(struct atsi_session *s, struct atsi_err *err);
  * what was built with atsi_session_unbuild(), also after a failure. */
 int atsi_session_build(struct atsi_session *s, struct atsi_err *err);
 void atsi_session_unbuild(struct atsi_session *s);
+/* Only what a session needs on the CPU alone. */
+void atsi_session_unbuild_work(struct atsi_session *s);
 
 /* session_pack.c: weights rearranged while the session works (load.pack). */
 /* After the build: ops look at the model's host views, and packing begins.  Fails only for want of
@@ -101,6 +108,12 @@ bool atsi_session_is_broken(const struct atsi_session *s);
 /* Leaves the accelerator: builds what the CPU needs and computes the past again from its tokens.
  * Logits stay.  why: for the log. */
 int atsi_session_fall_back(struct atsi_session *s, const char *why, struct atsi_err *err);
+/* session_again.c: before a request; an accelerator that was given up is opened again when its time
+ * has come.  Nothing changes when that fails. */
+void atsi_session_try_again(struct atsi_session *s);
+/* All that the session remembers, and back, wherever it lives by then.  [owned by caller: free] */
+int atsi_session_copy_past(struct atsi_session *s, unsigned char **out, struct atsi_err *err);
+int atsi_session_bring_past(struct atsi_session *s, unsigned char *data, struct atsi_err *err);
 /* One round on the accelerator and the CPU; ATSI_ENODEV: it failed, and the session has fallen
  * back, with nothing of this round done. */
 int atsi_session_run_hybrid(struct atsi_session *s, const struct atsi_eval *req, const int32_t *ids,

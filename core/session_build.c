@@ -179,7 +179,7 @@ int atsi_session_build(struct atsi_session *s, struct atsi_err *err)
     return rc;
 }
 
-void atsi_session_unbuild(struct atsi_session *s)
+void atsi_session_unbuild_work(struct atsi_session *s)
 {
     if (s->arena_buf != NULL)
         s->be_ops->buf_free(s->be, s->arena_buf);
@@ -187,13 +187,23 @@ void atsi_session_unbuild(struct atsi_session *s)
         s->be_ops->buf_free(s->be, s->kv_buf);
     if (s->state_buf != NULL)
         s->be_ops->buf_free(s->be, s->state_buf);
-    free(s->tokens);
-    free(s->states);
     free(s->op_ptrs);
     free(s->ops);
-    free(s->kv);
     free(s->views);
     free(s->values);
+    s->arena_buf = s->kv_buf = s->state_buf = NULL;
+    s->op_ptrs = NULL;
+    s->ops = NULL;
+    s->views = s->values = NULL;
+    s->weights = NULL; /* of the model */
+}
+
+void atsi_session_unbuild(struct atsi_session *s)
+{
+    atsi_session_unbuild_work(s);
+    free(s->tokens);
+    free(s->states);
+    free(s->kv);
     free(s->places);
 }
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares hybrid runs with runs on the CPU alone, under every policy and several budgets.
 
-  golden_hybrid.py ATSINFER GOLDEN MODELS --accel NAME [--plugin FILE] [--full] [--only TEXT]
+  golden_hybrid.py ATSINFER GOLDEN MODELS --accel NAME [--plugin FILE] [--full] [--only TEXT] [--prompt NAME]
 
 Each F32 model answers the golden prompts with an accelerator beside the CPU: greedy tokens must be
 equal to those of the CPU alone, and every logit of every prompt position within 0.001.  The usual
@@ -93,6 +93,7 @@ def main():
     p.add_argument("--set", action="append", default=[], help="further settings of the hybrid runs")
     p.add_argument("--full", action="store_true")
     p.add_argument("--only", default="F32", help="models whose name has this")
+    p.add_argument("--prompt", help="this prompt alone")
     p.add_argument("-j", type=int, default=os.cpu_count() or 1)
     args = p.parse_args()
     n = 32 if args.full else 8
@@ -106,7 +107,7 @@ def main():
             prompts = json.load(f)["prompts"]
         worst, bad = 0.0, []
         for prompt in prompts:
-            if not args.full and prompt["name"] != "len7":
+            if prompt["name"] != (args.prompt or (prompt["name"] if args.full else "len7")):
                 continue
             alone, error = run(args, model, prompt, n, ["backend.accel=none"])
             if error:

@@ -85,6 +85,11 @@ static bool is_nothing(const struct atsi_amount *a)
             a->percent <= 0);
 }
 
+bool atsi_budget_is_off(const struct atsi_budget_conf *c)
+{
+    return is_nothing(&c->vram);
+}
+
 static uint64_t fixed(const struct atsi_budget *b)
 {
     return add(add(b->always, b->compute), add(b->workspace, b->overhead));

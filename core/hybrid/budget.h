@@ -49,6 +49,8 @@ struct atsi_budget_conf {
 
 /* memory.* of a configuration.  ATSI_ECONF. */
 int atsi_budget_read(const struct atsi_conf *c, struct atsi_budget_conf *out, struct atsi_err *err);
+/* memory.vram says: no accelerator. */
+bool atsi_budget_is_off(const struct atsi_budget_conf *c);
 /* "auto", "off", "6GiB", "80%", "30%m".  ATSI_ECONF. */
 int atsi_amount_parse(const char *key, const char *text, struct atsi_amount *out,
                       struct atsi_err *err);

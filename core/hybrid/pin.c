@@ -16,7 +16,6 @@
 
 #define BLOCK_MOST ((uint64_t)256 << 20) /* one registration: a refusal loses no more than this */
 #define BLOCK_LEAST ((uint64_t)1 << 20)  /* smaller ones are not tried again by halves */
-#define STEP_BYTES ((uint64_t)256 << 20) /* of one pin_more(): some tens of milliseconds */
 #define MIB 1048576.0
 
 struct span {
@@ -159,12 +158,11 @@ static bool may_pin(const struct atsi_weights *w, const struct atsi_weight *t)
            (!w->pins.files_refused || t->home == ATSI_HOME_PACKED);
 }
 
-/* Down the ranking, up to the budget and `most` bytes now. */
-static void pin_ranked(struct atsi_weights *w, uint64_t most)
+/* Down the ranking, up to the budget. */
+static void pin_ranked(struct atsi_weights *w)
 {
     struct atsi_pins *p = &w->pins;
-    uint64_t before = p->bytes;
-    for (uint32_t k = 0; k < p->n_ranked && !p->full && p->bytes - before < most; k++) {
+    for (uint32_t k = 0; k < p->n_ranked && !p->full; k++) {
         const struct atsi_weight *t = &w->all[p->ranked[k]];
         uint64_t need = may_pin(w, t) ? unpinned(w, t) : 0;
         if (need > 0 && need <= p->budget - p->bytes)
@@ -284,19 +282,9 @@ void atsi_weights_pin(struct atsi_weights *w, const struct atsi_backend_ops *ops
         drop_unranked(w);
         release_stale(w);
         if (p->budget > p->bytes)
-            pin_ranked(w, UINT64_MAX);
+            pin_ranked(w);
         say(w);
     }
-    (void)pthread_mutex_unlock(&w->lock->mutex);
-}
-
-void atsi_weights_pin_more(struct atsi_weights *w)
-{
-    (void)pthread_mutex_lock(&w->lock->mutex);
-    if (w->pins.ops != NULL && w->pins.budget > w->pins.bytes && !w->pins.full)
-        pin_ranked(w, STEP_BYTES);
-    if (w->pins.ops != NULL)
-        say(w);
     (void)pthread_mutex_unlock(&w->lock->mutex);
 }
 

@@ -132,7 +132,7 @@ bool atsi_region_find(const struct atsi_region *r, const struct atsi_piece *p,
     const struct atsi_resident *x = find(r, p);
     if (x == NULL || !x->loaded)
         return false;
-    *out = atsi_weights_view(r->p.weights, p, r->base + r->slots + x->at);
+    *out = atsi_weights_view(r->p.weights, p, r->base + x->at);
     out->layout = x->layout;
     return true;
 }
@@ -253,7 +253,7 @@ void *atsi_region_slot(const struct atsi_region *r, uint32_t phase, uint32_t slo
 {
     if (phase > 1 || slot >= r->n_slots[phase])
         return NULL;
-    return r->base + slot * r->slot_step[phase];
+    return r->base + r->place + slot * r->slot_step[phase];
 }
 
 /* ---------------------------------------------------------------- live budget */
@@ -262,12 +262,12 @@ int atsi_region_resize(struct atsi_region *r, uint64_t slots_bytes, uint64_t pla
 {
     uint64_t slots = slots_bytes > MOST ? slots_bytes : align_up(r, slots_bytes);
     uint64_t place = place_bytes > MOST ? place_bytes : align_up(r, place_bytes);
-    bool moved = slots != r->slots;
+    bool moved = slots != r->slots || place != r->place;
     int rc = commit(r, slots, place, err);
     if (rc != ATSI_OK)
         return rc;
-    for (uint32_t i = r->n; i-- > 0;) /* addresses count from the end of the slots */
-        if (moved || r->all[i].at + r->all[i].room > place)
+    for (uint32_t i = r->n; i-- > 0;)
+        if (r->all[i].at + r->all[i].room > place)
             drop(r, i);
     if (moved) {
         memset(r->n_slots, 0, sizeof r->n_slots);

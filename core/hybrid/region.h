@@ -2,8 +2,11 @@
  *
  * The device region: one arena on the accelerator.
  *
- *     | slots: fixed addresses | residents, packed ...................... | not committed |
- *     0                        slots                               committed       reserved
+ *     | residents, packed ...................... | slots ...... | not committed |
+ *     0                                       place         committed       reserved
+ *
+ * Slots hold nothing from one round to the next, so that they may lie elsewhere under another
+ * budget; residents stay.
  *
  * Reserved as a range of addresses where the device can (buf_reserve, buf_commit), so that a
  * smaller budget gives memory back; else allocated once.  The host always has every weight: what
@@ -72,13 +75,13 @@ uint64_t atsi_region_version(const struct atsi_region *r);
  * use the same memory: let transfers run dry when the phase changes.  ATSI_ENOMEM: too many. */
 int atsi_region_cut_slots(struct atsi_region *r, uint32_t phase, uint32_t n, uint64_t bytes,
                           struct atsi_err *err);
-/* Fixed until the next cut_slots of that phase or resize of the slots; NULL: there is none. */
+/* Fixed until the next cut_slots of that phase or resize; NULL: there is none. */
 void *atsi_region_slot(const struct atsi_region *r, uint32_t phase, uint32_t slot);
 
 /* ---------------------------------------------------------------- live budget */
-/* Other sizes.  Smaller: residents beyond the new end are dropped (place again), memory is given
- * back where the device can.  Slots of another size: all residents may be dropped.  ATSI_ENOMEM:
- * the device has not so much; the sizes are as before. */
+/* Other sizes: residents beyond the new end are dropped (place again), memory is given back where
+ * the device can, and slots are to be cut again.  ATSI_ENOMEM: the device has not so much; all is
+ * as before. */
 int atsi_region_resize(struct atsi_region *r, uint64_t slots_bytes, uint64_t place_bytes,
                        struct atsi_err *err);
 struct atsi_region_state {

@@ -11,7 +11,7 @@
 struct atsi_resident {
     struct atsi_piece piece;
     uint64_t bytes, room; /* room: aligned */
-    uint64_t at;          /* from the end of the slots; ATSI_NOWHERE: no place yet */
+    uint64_t at;          /* from the start; ATSI_NOWHERE: no place yet */
     uint32_t layout;      /* enum atsi_layout, as it was loaded */
     bool loaded;
 };

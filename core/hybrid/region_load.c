@@ -55,7 +55,7 @@ static int fill_ranges(const struct load *ld, struct atsi_lane *lane, struct ats
 {
     const struct atsi_region *r = ld->r;
     const struct atsi_tensor *t = atsi_weights_tensor(r->p.weights, x->piece.tensor);
-    void *to = r->base + r->slots + x->at;
+    void *to = r->base + x->at;
     uint32_t n;
     while ((n = atsi_weights_ranges(r->p.weights, &x->piece, 0, t->ne[2] * t->ne[3], to,
                                     lane->ranges, lane->room)) > lane->room) {

@@ -3,6 +3,7 @@
  * Seeing what a session with an accelerator does: sums over its rounds, and the spans of each.
  */
 #include "core/hybrid/inside.h"
+#include "core/hybrid/live.h"
 #include "core/round/trace.h"
 
 static void add_phase(struct atsi_accel_phase *p, bool measured, bool comparable,
@@ -64,6 +65,8 @@ void atsi_hybrid_see(struct atsi_hybrid *h, uint32_t phase, uint32_t rows, bool 
     s->n_made += !res->kept;
     s->n_kept += res->kept;
     add_counts(h, s);
+    s->n_governed = atsi_live_governed(h->s->live)->n;
+    s->governed_why = atsi_live_governed(h->s->live)->why;
     if (h->s->spans != NULL)
         draw(h, phase, rows);
 }

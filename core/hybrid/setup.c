@@ -3,6 +3,7 @@
  * Putting a hybrid session together: budget, items, operations, placement, and then the memory that
  * the placement needs.
  */
+#include "core/govern/power.h"
 #include "core/hybrid/inside.h"
 #include "core/hybrid/pack.h"
 
@@ -70,7 +71,7 @@ static uint32_t out_rows(const struct atsi_session *s)
     return rows < s->chunk ? (uint32_t)rows : s->chunk;
 }
 
-static int make_budget(struct atsi_hybrid *h, struct atsi_err *err)
+int atsi_hybrid_make_budget(struct atsi_hybrid *h, struct atsi_err *err)
 {
     size_t compute = 0;
     int rc;
@@ -79,12 +80,23 @@ static int make_budget(struct atsi_hybrid *h, struct atsi_err *err)
     if (rc == ATSI_OK)
         rc = atsi_values_measure(h->s->g, h->s->chunk, out_rows(h->s), &compute, err);
     h->may_probe = h->a.props.mem_free_bytes / PROBE_SHARE >= ATSI_PROBE_BYTES &&
-                   strcmp(atsi_conf_get(h->s->rt->conf, "policy.costs"), "measured") == 0;
+                   strcmp(atsi_conf_get(h->s->rt->conf, "policy.costs"), "measured") == 0 &&
+                   atsi_power_probes(atsi_power_mode(h->s->rt->conf));
     h->sizes.compute = compute + (h->may_probe ? ATSI_PROBE_BYTES : 0);
     h->sizes.caches = h->s->kv_bytes + h->s->state_bytes;
     if (rc == ATSI_OK)
         rc = atsi_budget_make(&h->conf, &h->a.props, &h->sizes, &h->budget, err);
     return rc == ATSI_ENOFIT ? ATSI_ENOMEM : rc; /* an accelerator too small is none */
+}
+
+/* What this session holds of the device: another budget may use it again. */
+static uint64_t held(const struct atsi_hybrid *h)
+{
+    struct atsi_region_state r = {0};
+    if (h->region != NULL)
+        atsi_region_state(h->region, &r);
+    return h->values.bytes + h->state.bytes[ATSI_DEVICE_ACCEL] + r.committed +
+           (h->prober != NULL ? ATSI_PROBE_BYTES : 0);
 }
 
 /* ---------------------------------------------------------------- items and operations */
@@ -104,16 +116,20 @@ static int make_items(struct atsi_hybrid *h, struct atsi_err *err)
     return rc;
 }
 
-static int make_source(struct atsi_hybrid *h, struct atsi_err *err)
+static int open_values(struct atsi_hybrid *h, struct atsi_err *err)
 {
-    struct atsi_source_params p = {.s = h->s, .a = &h->a, .items = h->items, .values = &h->values};
     int rc = atsi_values_open(&h->values, h->s->g, &h->a, h->s->chunk, out_rows(h->s), err);
     if (rc == ATSI_OK)
         rc = atsi_model_weights(h->s->model, &h->weights, err);
-    p.weights = h->weights;
     atsi_state_describe(h->s);
-    if (rc == ATSI_OK)
-        rc = atsi_source_open(&p, &h->source, err);
+    return rc;
+}
+
+static int make_source(struct atsi_hybrid *h, struct atsi_err *err)
+{
+    struct atsi_source_params p = {
+        .s = h->s, .a = &h->a, .items = h->items, .values = &h->values, .weights = h->weights};
+    int rc = atsi_source_open(&p, &h->source, err);
     if (rc != ATSI_OK)
         return rc;
     h->in_bytes = calloc((size_t)h->items->n + 1, sizeof *h->in_bytes);
@@ -126,7 +142,7 @@ static int make_source(struct atsi_hybrid *h, struct atsi_err *err)
     return ATSI_OK;
 }
 
-static struct atsi_hybrid_ask question_of(struct atsi_hybrid *h)
+struct atsi_hybrid_ask atsi_hybrid_ask_of(struct atsi_hybrid *h)
 {
     struct atsi_hybrid_ask a = {.s = h->s,
                                 .accel = &h->a,
@@ -148,8 +164,8 @@ static void say(void *ctx, const char *text)
 }
 
 /* The policy a key names, or, when empty, policy.name's. */
-static int find_policy(const struct atsi_hybrid *h, const char *key, bool required,
-                       struct atsi_policy_use *out, struct atsi_err *err)
+int atsi_hybrid_find_policy(const struct atsi_hybrid *h, const char *key, bool required,
+                            struct atsi_policy_use *out, struct atsi_err *err)
 {
     const struct atsi_conf *c = h->s->rt->conf;
     out->name = atsi_conf_get(c, key);
@@ -171,6 +187,8 @@ static const struct atsi_probe *open_probes(struct atsi_hybrid *h)
     int rc;
     if (h->costs.table == NULL || !h->may_probe)
         return NULL;
+    if (h->prober != NULL) /* it stays under another budget */
+        return atsi_prober_hook(h->prober);
     rc = atsi_prober_open(&h->costs.request, h->costs.table, &h->prober, &why);
     if (rc == ATSI_OK)
         return atsi_prober_hook(h->prober);
@@ -179,29 +197,43 @@ static const struct atsi_probe *open_probes(struct atsi_hybrid *h)
     return NULL;
 }
 
+static int price(void *ctx, struct atsi_question *q, uint32_t phase, uint32_t tokens,
+                 struct atsi_err *err)
+{
+    struct atsi_hybrid_ask a = atsi_hybrid_ask_of(ctx);
+    a.tokens = tokens;
+    return atsi_hybrid_price(&a, q, phase, err);
+}
+
 static int open_rounds(struct atsi_hybrid *h, struct atsi_err *err)
 {
     const struct atsi_conf *c = h->s->rt->conf;
-    struct atsi_hybrid_ask a = question_of(h);
+    struct atsi_hybrid_ask a = atsi_hybrid_ask_of(h);
     struct atsi_rounds_params p = {.time_limit_ns =
                                        (uint64_t)atsi_conf_int(c, "policy.time_limit") * 1000,
                                    .dynamic = atsi_conf_bool(c, "transfer.dynamic"),
                                    .lazy = true,
                                    .background = true,
                                    .say = say,
-                                   .say_ctx = h};
+                                   .say_ctx = h,
+                                   .price = price,
+                                   .price_ctx = h};
     struct atsi_rounds_work w = {.source = {atsi_source_get(h->source), atsi_source_get(h->source)},
                                  .in_bytes = {h->in_bytes, h->in_bytes}};
-    int rc = find_policy(h, "policy.place", true, &p.place, err);
+    int rc = atsi_hybrid_find_policy(h, "policy.place", true, &p.place, err);
     if (rc == ATSI_OK)
-        rc = find_policy(h, "policy.schedule", true, &p.schedule, err);
+        rc = atsi_hybrid_find_policy(h, "policy.schedule", true, &p.schedule, err);
     if (rc == ATSI_OK)
-        rc = find_policy(h, "policy.fallback", false, &p.fallback, err);
+        rc = atsi_hybrid_find_policy(h, "policy.fallback", false, &p.fallback, err);
     if (rc == ATSI_OK)
         rc = atsi_hybrid_question(&a, &h->question, err);
     if (rc == ATSI_OK)
+        rc = atsi_hybrid_ask_experts(h, err);
+    if (rc == ATSI_OK)
         p.probe = open_probes(h);
-    return rc == ATSI_OK ? atsi_rounds_open(h->question, &h->a.d, &w, &p, &h->rounds, err) : rc;
+    if (rc == ATSI_OK)
+        rc = atsi_rounds_open(h->question, &h->a.d, &w, &p, &h->rounds, err);
+    return rc == ATSI_OK ? atsi_hybrid_open_experts(h, &p.place, err) : rc;
 }
 
 /* ---------------------------------------------------------------- memory */
@@ -215,9 +247,13 @@ static uint64_t region_bytes(const struct atsi_hybrid *h, uint32_t n)
     return bytes;
 }
 
-static int fill_region(struct atsi_hybrid *h, const int32_t *placed, struct atsi_err *err)
+/* Where the device has ranges of addresses: for whatever budget comes. */
+static int open_region(struct atsi_hybrid *h, uint64_t place, struct atsi_err *err)
 {
-    uint32_t n = atsi_source_wants(h->source, placed, h->wants);
+    const struct atsi_budget_sizes *z = &h->sizes;
+    uint64_t most = h->budget.device_total; /* addresses cost nothing */
+    if (most == 0)
+        most = 2 * z->weights + z->always + h->budget.overhead + h->budget.slots;
     struct atsi_region_params p = {.ops = h->a.d.ops[ATSI_DEVICE_ACCEL],
                                    .be = h->a.d.be[ATSI_DEVICE_ACCEL],
                                    .tx_ops = h->a.d.tx_ops,
@@ -225,12 +261,21 @@ static int fill_region(struct atsi_hybrid *h, const int32_t *placed, struct atsi
                                    .channel = h->a.d.copy_engine,
                                    .weights = h->weights,
                                    .log = h->s->rt->log,
+                                   .reserve_bytes = most,
                                    .slots_bytes = h->budget.slots,
-                                   .place_bytes = region_bytes(h, n)};
-    struct atsi_region_change change;
-    int rc = atsi_region_open(&p, &h->region, err);
+                                   .place_bytes = place};
+    return atsi_region_open(&p, &h->region, err);
+}
+
+int atsi_hybrid_fill_region(struct atsi_hybrid *h, struct atsi_region_change *change,
+                            struct atsi_err *err)
+{
+    uint32_t n = atsi_source_wants(h->source, atsi_rounds_placement(h->rounds)->device, h->wants);
+    uint64_t place = region_bytes(h, n);
+    int rc = h->region == NULL ? open_region(h, place, err)
+                               : atsi_region_resize(h->region, h->budget.slots, place, err);
     if (rc == ATSI_OK)
-        rc = atsi_region_place(h->region, h->wants, n, NULL, NULL, &change, err);
+        rc = atsi_region_place(h->region, h->wants, n, NULL, NULL, change, err);
     for (uint32_t f = 0; f < 2 && rc == ATSI_OK; f++)
         if (h->question->slot_depth[f] > 0)
             rc = atsi_region_cut_slots(h->region, f, h->question->slot_depth[f],
@@ -241,15 +286,26 @@ static int fill_region(struct atsi_hybrid *h, const int32_t *placed, struct atsi
 static int take_memory(struct atsi_hybrid *h, struct atsi_err *err)
 {
     const int32_t *placed = atsi_rounds_placement(h->rounds)->device;
+    struct atsi_region_change change;
     int rc = atsi_state_open(&h->state, h->s, &h->a, h->items, placed, err);
     if (rc == ATSI_OK) {
         h->version = atsi_weights_begin(h->weights);
         h->begun = true;
-        rc = fill_region(h, placed, err);
+        rc = atsi_hybrid_fill_region(h, &change, err);
     }
     if (rc == ATSI_OK)
         atsi_source_bind(h->source, h->region);
     return rc;
+}
+
+static void close_rounds(struct atsi_hybrid *h)
+{
+    atsi_hybrid_close_experts(h);
+    atsi_rounds_close(h->rounds);
+    h->rounds = NULL;
+    h->refused_seen = 0;
+    atsi_question_free(h->question);
+    h->question = NULL;
 }
 
 static void give_memory(struct atsi_hybrid *h)
@@ -257,13 +313,9 @@ static void give_memory(struct atsi_hybrid *h)
     if (h->begun)
         atsi_weights_end(h->weights);
     h->begun = false;
-    atsi_rounds_close(h->rounds);
-    h->rounds = NULL;
-    h->refused_seen = 0;
+    close_rounds(h);
     atsi_prober_close(h->prober);
     h->prober = NULL;
-    atsi_question_free(h->question);
-    h->question = NULL;
     atsi_region_close(h->region);
     h->region = NULL;
     atsi_state_close(&h->state);
@@ -287,7 +339,7 @@ static void look_again(struct atsi_hybrid *h)
 {
     struct atsi_props now = {.struct_size = sizeof now};
     if (h->a.d.ops[ATSI_DEVICE_ACCEL]->props(h->a.d.be[ATSI_DEVICE_ACCEL], &now) == ATSI_OK &&
-        atsi_budget_refresh(&h->budget, &h->conf, &now, &h->sizes, h->values.bytes))
+        atsi_budget_refresh(&h->budget, &h->conf, &now, &h->sizes, held(h)))
         atsi_log(h->s->rt->log, ATSI_LOG_INFO, "session",
                  "accelerator %s: less memory is free than before: %s", h->a.name, h->budget.why);
 }
@@ -379,20 +431,37 @@ void atsi_hybrid_pin(struct atsi_hybrid *h)
         leave_copy_kernel(h);
 }
 
-int atsi_hybrid_setup(struct atsi_hybrid *h, struct atsi_err *err)
+static int check_items(struct atsi_hybrid *h, struct atsi_err *err)
 {
+    struct atsi_hybrid_ask a = atsi_hybrid_ask_of(h);
     struct atsi_plan_memory memory;
-    struct atsi_hybrid_ask a;
-    int rc = make_budget(h, err);
+    int rc = atsi_hybrid_pin_items(&a, err);
+    return rc == ATSI_OK ? atsi_budget_check(&h->budget, h->items, h->s->n_ctx, 0, &memory, err)
+                         : rc;
+}
+
+/* All that is on the host, and the activations. */
+static int make_all(struct atsi_hybrid *h, struct atsi_err *err)
+{
+    int rc = atsi_hybrid_make_budget(h, err);
     if (rc == ATSI_OK)
         rc = make_items(h, err);
     if (rc == ATSI_OK)
+        rc = open_values(h, err);
+    if (rc == ATSI_OK)
         rc = make_source(h, err);
-    a = question_of(h);
+    return rc == ATSI_OK ? check_items(h, err) : rc;
+}
+
+int atsi_hybrid_setup(struct atsi_hybrid *h, struct atsi_err *err)
+{
+    int rc = make_all(h, err);
     if (rc == ATSI_OK)
-        rc = atsi_hybrid_pin_items(&a, err);
-    if (rc == ATSI_OK)
-        rc = atsi_budget_check(&h->budget, h->items, h->s->n_ctx, 0, &memory, err);
+        rc = atsi_hybrid_choose_chunk(h, err);
+    if (rc == 1) { /* with rounds of another size */
+        atsi_hybrid_undo(h);
+        rc = make_all(h, err);
+    }
     if (rc == ATSI_OK && h->a.by_kernel)
         atsi_hybrid_pin(h);
     if (rc == ATSI_OK)
@@ -400,6 +469,21 @@ int atsi_hybrid_setup(struct atsi_hybrid *h, struct atsi_err *err)
     if (rc == ATSI_OK && !h->a.by_kernel)
         atsi_hybrid_pin(h);
     return rc;
+}
+
+static void close_items(struct atsi_hybrid *h)
+{
+    atsi_source_close(h->source);
+    h->source = NULL;
+    h->seen = (struct atsi_source_counts){0};
+    atsi_items_free(h->items);
+    h->items = NULL;
+    free(h->in_bytes);
+    free(h->wants);
+    free(h->packable);
+    h->in_bytes = NULL;
+    h->wants = NULL;
+    h->packable = NULL;
 }
 
 void atsi_hybrid_undo(struct atsi_hybrid *h)
@@ -410,16 +494,40 @@ void atsi_hybrid_undo(struct atsi_hybrid *h)
         atsi_model_give_pins(h->s->model);
     }
     h->pinned = false;
-    atsi_source_close(h->source);
-    h->source = NULL;
-    h->seen = (struct atsi_source_counts){0};
+    close_items(h);
     atsi_values_close(&h->values);
-    atsi_items_free(h->items);
-    h->items = NULL;
-    free(h->in_bytes);
-    free(h->wants);
-    free(h->packable);
-    h->in_bytes = NULL;
-    h->wants = NULL;
-    h->packable = NULL;
+}
+
+/* Tiles stay as they were cut while two of them fit the slots: other tiles would have to be loaded.
+ */
+static void keep_tiles(struct atsi_budget *b, uint64_t tile)
+{
+    if (tile > 0 && tile <= b->slots / 2)
+        b->tile = tile;
+}
+
+int atsi_hybrid_plan_again(struct atsi_hybrid *h, struct atsi_err *err)
+{
+    const struct atsi_backend_ops *ops = h->a.d.ops[ATSI_DEVICE_ACCEL];
+    uint64_t tile = h->budget.tile;
+    int rc = ops->props(h->a.d.be[ATSI_DEVICE_ACCEL], &h->a.props);
+    if (rc != ATSI_OK)
+        return atsi_fail(err, rc, "it does not say how much memory it has");
+    if (h->a.props.mem_total_bytes != 0) /* else it does not know */
+        h->a.props.mem_free_bytes += held(h);
+    close_rounds(h);
+    close_items(h);
+    rc = atsi_hybrid_make_budget(h, err);
+    if (rc == ATSI_OK) {
+        keep_tiles(&h->budget, tile);
+        atsi_values_most_rows(&h->values);
+        rc = make_items(h, err);
+    }
+    if (rc == ATSI_OK)
+        rc = make_source(h, err);
+    if (rc == ATSI_OK)
+        rc = check_items(h, err);
+    if (rc == ATSI_OK && h->a.by_kernel)
+        atsi_hybrid_pin(h);
+    return rc == ATSI_OK ? open_rounds(h, err) : rc;
 }

@@ -93,8 +93,11 @@ static void build_op(struct atsi_source *src, uint32_t unit, uint32_t device, ui
         cut_weights(src, (uint32_t)tile, device);
     if (tile >= 0)
         op->dst[0] = tile_result(src, device, (uint32_t)tile, op->dst[0]);
-    if (n->kind == ATSI_OP_ATTN)
-        op->p.attn.n_kv = s->n_ctx;
+    if (n->kind != ATSI_OP_ATTN)
+        return;
+    op->p.attn.n_kv = s->n_ctx;
+    if (device == ATSI_DEVICE_HOST)
+        src->attention[src->n_attention++] = unit;
 }
 
 static int cannot(const struct atsi_session *s, const struct atsi_op *op, struct atsi_err *err)
@@ -288,6 +291,8 @@ static int open_tables(struct atsi_source *src, struct atsi_err *err)
     src->can = calloc(items, 1);
     src->ptrs = calloc(list, sizeof(const struct atsi_op *));
     src->routers = calloc(items, sizeof *src->routers);
+    src->step_key = calloc(2 * items, sizeof *src->step_key);
+    src->attention = calloc(units, sizeof *src->attention);
     src->moves = calloc(2 * items, sizeof *src->moves);
     src->move_turn = calloc(items, 1);
     for (int d = 0; d < ATSI_N_DEVICES; d++) {
@@ -297,7 +302,8 @@ static int open_tables(struct atsi_source *src, struct atsi_err *err)
         ok = ok && src->ops[d] != NULL && src->wt[d] != NULL && src->tile[d] != NULL;
     }
     if (!ok || src->unit_item == NULL || src->can == NULL || src->ptrs == NULL ||
-        src->routers == NULL || src->moves == NULL || src->move_turn == NULL)
+        src->routers == NULL || src->moves == NULL || src->move_turn == NULL ||
+        src->step_key == NULL || src->attention == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "out of memory for the operations of %u items",
                          src->n_items);
     return ATSI_OK;
@@ -359,6 +365,8 @@ void atsi_source_close(struct atsi_source *src)
     free(src->can);
     free(src->ptrs);
     free(src->routers);
+    free(src->step_key);
+    free(src->attention);
     free(src->moves);
     free(src->move_turn);
     free(src);
@@ -447,6 +455,8 @@ void atsi_source_bind(struct atsi_source *src, const struct atsi_region *region)
 {
     src->region = region;
     src->bound++;
+    src->stamp++;
+    src->prepared = NULL;
     for (uint32_t i = 0; i < src->n_items; i++)
         if (src->flow->items[i].n_tiles > 1)
             cut_weights(src, i, ATSI_DEVICE_HOST);
@@ -455,23 +465,42 @@ void atsi_source_bind(struct atsi_source *src, const struct atsi_region *region)
             bind_accel(src, u);
 }
 
-void atsi_source_begin(struct atsi_source *src, uint32_t phase, uint32_t n_kv)
+/* Rows that operations have, where they are others than in the round before. */
+static void set_rows(struct atsi_source *src)
 {
     const struct atsi_values *v = src->p.values;
+    if (src->rows == v->rows && src->out_n == v->out_n && src->out_first == v->out_first)
+        return;
+    src->rows = v->rows;
+    src->out_n = v->out_n;
+    src->out_first = v->out_first;
+    src->stamp++;
+    for (uint32_t u = 0; u < src->n_units; u++) {
+        const struct atsi_graph_node *n = src->g->nodes[atsi_flow_node_of(src->flow, u)];
+        uint32_t rows = (n->flags & ATSI_NODE_OUTPUT_ROWS) != 0 ? v->out_n : v->rows;
+        for (int d = 0; d < ATSI_N_DEVICES; d++) {
+            src->ops[d][u].n_rows = rows;
+            if (u >= src->flow->n_nodes && src->tile[d][u - src->flow->n_nodes].ne[0] > 0)
+                src->tile[d][u - src->flow->n_nodes].ne[1] = rows;
+        }
+    }
+}
+
+void atsi_source_use_experts(struct atsi_source *src, struct atsi_experts *x)
+{
+    src->experts = x;
+}
+
+void atsi_source_begin(struct atsi_source *src, uint32_t phase, uint32_t n_kv)
+{
+    src->stamp += src->phase != phase;
     src->phase = phase;
     for (struct atsi_range_block *b = src->blocks; b != NULL; b = b->next)
         b->n = 0;
     for (uint32_t i = 0; i < src->n_items; i++)
         src->routers[i].ran = 0;
-    for (uint32_t u = 0; u < src->n_units; u++) {
-        const struct atsi_graph_node *n = src->g->nodes[atsi_flow_node_of(src->flow, u)];
-        bool output = (n->flags & ATSI_NODE_OUTPUT_ROWS) != 0;
-        for (int d = 0; d < ATSI_N_DEVICES; d++) {
-            src->ops[d][u].n_rows = output ? v->out_n : v->rows;
-            if (n->kind == ATSI_OP_ATTN)
-                src->ops[d][u].p.attn.n_kv = n_kv;
-            if (u >= src->flow->n_nodes && src->tile[d][u - src->flow->n_nodes].ne[0] > 0)
-                src->tile[d][u - src->flow->n_nodes].ne[1] = output ? v->out_n : v->rows;
-        }
-    }
+    set_rows(src);
+    for (uint32_t i = 0; i < src->n_attention; i++)
+        for (int d = 0; d < ATSI_N_DEVICES; d++)
+            src->ops[d][src->attention[i]].p.attn.n_kv = n_kv;
 }

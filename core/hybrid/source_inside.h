@@ -42,7 +42,15 @@ struct atsi_source {
         *wt[ATSI_N_DEVICES]; /* [2 * n_units] weights that are no tensor of the host's */
     struct atsi_tensor *tile[ATSI_N_DEVICES]; /* [n_items] columns that a row tile writes */
     const struct atsi_op **ptrs;              /* as a plan's list */
-    struct atsi_tensor order;                 /* ids 0, 1, 2 ... on the accelerator */
+    /* ptrs, items of operations and step_key are of this plan, built so often, and of this binding
+     * and these rows (stamp); NULL: of none. */
+    const struct atsi_plan *prepared;
+    uint64_t prepared_built, prepared_stamp;
+    uint64_t stamp;     /* grows with what keys depend on: bindings, rows */
+    uint64_t *step_key; /* [2 * n_items] of the accelerator's steps, without their slot */
+    uint32_t *attention, n_attention; /* units whose operations know the positions */
+    uint32_t rows, out_first, out_n;  /* that operations say */
+    struct atsi_tensor order;         /* ids 0, 1, 2 ... on the accelerator */
     struct atsi_buf *order_buf, *ids_buf;
     struct atsi_router *routers; /* [n_items] */
     const struct atsi_region *region;
@@ -54,6 +62,7 @@ struct atsi_source {
     uint32_t n_last_copy;
     struct atsi_exec_source source;
     struct atsi_source_counts counts;
+    struct atsi_experts *experts; /* caches (experts.h); NULL: there are none  [borrowed] */
 };
 
 /* The piece that is an item's weight. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The executor's questions to the source, answered for real devices. */
+#include "core/hybrid/experts.h"
 #include "core/hybrid/source_inside.h"
 
 #include <stdlib.h>
@@ -14,9 +15,10 @@ static void mix(uint64_t *h, uint64_t x)
     *h = (*h ^ x) * UINT64_C(1099511628211); /* FNV-1a, by words */
 }
 
-/* Same units, rows, slot and bindings: same operations, shapes and addresses. */
+/* Same units, rows and bindings (and slot, which run() adds): same operations, shapes, addresses.
+ */
 static uint64_t key_of(const struct atsi_source *src, const struct atsi_plan *plan,
-                       const struct atsi_step *step, int32_t slot)
+                       const struct atsi_step *step)
 {
     const struct atsi_values *v = src->p.values;
     uint64_t h = UINT64_C(14695981039346656037);
@@ -24,9 +26,31 @@ static uint64_t key_of(const struct atsi_source *src, const struct atsi_plan *pl
         mix(&h, plan->list[step->list + k]);
     mix(&h, (uint64_t)v->rows << 32 | v->out_n);
     mix(&h, (uint64_t)v->out_first << 32 | src->phase);
-    mix(&h, (uint64_t)(uint32_t)slot << 32 | step->device);
     mix(&h, src->bound);
-    return h != 0 ? h : 1;
+    return h;
+}
+
+/* What all rounds of a plan have in common. */
+static void prepare(struct atsi_source *src, const struct atsi_plan *plan)
+{
+    if (src->prepared == plan && src->prepared_built == plan->built &&
+        src->prepared_stamp == src->stamp)
+        return;
+    for (uint32_t s = 0; s < plan->n_steps; s++) {
+        const struct atsi_step *step = &plan->steps[s];
+        if (step->kind != ATSI_STEP_RUN)
+            continue;
+        for (uint32_t k = 0; k < step->n_list; k++) {
+            uint32_t unit = plan->list[step->list + k], item = src->unit_item[unit];
+            struct atsi_op *op = &src->ops[step->device][unit];
+            op->item = item >= step->first && item < step->first + step->n ? item : step->first;
+            src->ptrs[step->list + k] = op;
+        }
+        src->step_key[s] = key_of(src, plan, step);
+    }
+    src->prepared = plan;
+    src->prepared_built = plan->built;
+    src->prepared_stamp = src->stamp;
 }
 
 /* The matrix of an item that was transferred: in its slot, the chosen experts in a row. */
@@ -67,20 +91,19 @@ static int run(void *ctx, const struct atsi_plan *plan, uint32_t s, int32_t slot
 {
     struct atsi_source *src = ctx;
     const struct atsi_step *step = &plan->steps[s];
-    int rc = ATSI_OK;
-    if (slot >= 0)
-        rc = point_to_slot(src, step->first, (uint32_t)slot, err);
-    for (uint32_t k = 0; k < step->n_list; k++) {
-        uint32_t unit = plan->list[step->list + k], item = src->unit_item[unit];
-        struct atsi_op *op = &src->ops[step->device][unit];
-        op->item = item >= step->first && item < step->first + step->n ? item : step->first;
-        src->ptrs[step->list + k] = op;
-    }
+    prepare(src, plan);
     split->ops = src->ptrs + step->list;
     split->n_ops = step->n_list;
-    if (step->device != ATSI_DEVICE_HOST)
-        split->graph_key = key_of(src, plan, step, slot);
-    return rc;
+    if (step->device != ATSI_DEVICE_HOST) {
+        split->graph_key = src->step_key[s];
+        mix(&split->graph_key, (uint32_t)slot);
+        split->graph_key |= split->graph_key == 0;
+    }
+    if (slot >= 0)
+        return point_to_slot(src, step->first, (uint32_t)slot, err);
+    return src->experts != NULL
+               ? atsi_experts_run(src->experts, plan, s, src->ptrs + step->list, err)
+               : ATSI_OK;
 }
 
 static int before(void *ctx, const struct atsi_plan *plan, uint32_t s, struct atsi_err *err)
@@ -97,7 +120,7 @@ static int before(void *ctx, const struct atsi_plan *plan, uint32_t s, struct at
                 return rc;
         }
     }
-    return ATSI_OK;
+    return src->experts != NULL ? atsi_experts_before(src->experts, plan, s, err) : ATSI_OK;
 }
 
 /* ---------------------------------------------------------------- copies of activations */
@@ -192,6 +215,11 @@ static int after(void *ctx, const struct atsi_plan *plan, uint32_t s, struct ats
                                          err);
         atsi_values_all_read(src->p.values); /* it was waited for, and the queue is in order */
         return ATSI_OK;
+    }
+    if (src->experts != NULL) {
+        int rc = atsi_experts_after(src->experts, plan, s, err);
+        if (rc != ATSI_OK)
+            return rc;
     }
     r = &src->routers[last]; /* a router that is waited for ends its split */
     if (!r->is || src->phase != ATSI_PHASE_DECODE)

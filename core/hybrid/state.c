@@ -11,17 +11,33 @@
 #define SPIN_NS 20000u
 
 /* ---------------------------------------------------------------- where */
+/* The part of the past that a node uses; -1: none. */
+static int32_t part_of(const struct atsi_graph *g, uint32_t node)
+{
+    const struct atsi_graph_node *n = g->nodes[node];
+    return n->kv >= 0 ? n->kv : n->state >= 0 ? (int32_t)g->n_kv + n->state : -1;
+}
+
 static void find_devices(struct atsi_state *st, const struct atsi_items *it, const int32_t *placed)
 {
-    const struct atsi_graph *g = st->s->g;
     for (uint32_t i = 0; i < it->n; i++)
         for (uint32_t k = 0; k < it->places[i].n_nodes; k++) {
-            const struct atsi_graph_node *n = g->nodes[it->places[i].first_node + k];
-            if (n->kv >= 0)
-                st->device[n->kv] = (uint8_t)placed[i];
-            if (n->state >= 0)
-                st->device[g->n_kv + (uint32_t)n->state] = (uint8_t)placed[i];
+            int32_t part = part_of(st->s->g, it->places[i].first_node + k);
+            if (part >= 0)
+                st->device[part] = (uint8_t)placed[i];
         }
+}
+
+bool atsi_state_fits(const struct atsi_state *st, const struct atsi_items *it,
+                     const int32_t *placed)
+{
+    for (uint32_t i = 0; i < it->n; i++)
+        for (uint32_t k = 0; k < it->places[i].n_nodes; k++) {
+            int32_t part = part_of(st->s->g, it->places[i].first_node + k);
+            if (part >= 0 && st->device[part] != placed[i])
+                return false;
+        }
+    return true;
 }
 
 /* Sizes were summed without overflow when the session was measured. */

@@ -27,6 +27,10 @@ int atsi_state_open(struct atsi_state *st, struct atsi_session *s, struct atsi_a
                     const struct atsi_items *it, const int32_t *placed, struct atsi_err *err);
 void atsi_state_close(struct atsi_state *st);
 
+/* Each part lives where another placement wants it. */
+bool atsi_state_fits(const struct atsi_state *st, const struct atsi_items *it,
+                     const int32_t *placed);
+
 bool atsi_state_is_remote(const struct atsi_state *st, uint32_t part);
 /* The stretch [p, p + bytes) of a part on the accelerator, through a buffer of the host's: fn gets
  * its bytes, and with `write` what fn leaves there is written back. */

@@ -78,8 +78,20 @@ void atsi_values_close(struct atsi_values *v)
 }
 
 /* ---------------------------------------------------------------- rows */
+void atsi_values_most_rows(struct atsi_values *v)
+{
+    v->rows = v->out_n = 0; /* none is set */
+    for (int d = 0; d < ATSI_N_DEVICES; d++)
+        for (uint32_t i = 0; i < v->g->n_values; i++) {
+            v->all[d][i].ne[1] = v->places[i].output_rows ? v->out_rows : v->chunk;
+            v->view[d][i] = v->all[d][i];
+        }
+}
+
 void atsi_values_set_rows(struct atsi_values *v, uint32_t rows, uint32_t out_first, uint32_t out_n)
 {
+    if (v->rows == rows && v->out_first == out_first && v->out_n == out_n)
+        return; /* as in the round before */
     v->rows = rows;
     v->out_first = out_first;
     v->out_n = out_n;

@@ -40,6 +40,8 @@ int atsi_values_open(struct atsi_values *v, const struct atsi_graph *g, const st
                      uint32_t chunk, uint32_t out_rows, struct atsi_err *err);
 void atsi_values_close(struct atsi_values *v);
 
+/* As they are when opened: all rows there is room for. */
+void atsi_values_most_rows(struct atsi_values *v);
 /* Rows of the round, and the window of them that the output part works on. */
 void atsi_values_set_rows(struct atsi_values *v, uint32_t rows, uint32_t out_first, uint32_t out_n);
 /* A value as a node sees it. */

@@ -98,14 +98,12 @@ struct atsi_pin_state {
 /* The ladder: registers the memory of `ranked` tensors (those that plans promote most, first) with
  * the device, in chunks, up to `budget` bytes; what is refused or does not fit goes through the
  * transfer engine's staging or pageable copies.  Never fails; the log says once what was reached
- * and why no more.  Tensors announced to be packed are pinned by pin_more(), when they are.  Called
- * again with another ranking or budget: what fell out is unregistered.  budget 0, or a device
- * without host_register: nothing is pinned.  [thread that owns the device; between rounds] */
+ * and why no more.  Tensors announced to be packed are not pinned before they are.  Called
+ * again with another ranking or budget, or when tensors were packed: what fell out is unregistered.
+ * budget 0, or a device without host_register: nothing is pinned.  [thread that owns the device;
+ * between rounds] */
 void atsi_weights_pin(struct atsi_weights *w, const struct atsi_backend_ops *ops,
                       struct atsi_backend *be, const uint32_t *ranked, uint32_t n, uint64_t budget);
-/* Pins ranked tensors that were packed since, a limited number of bytes per call, so that a round
- * is not held up.  [as pin] */
-void atsi_weights_pin_more(struct atsi_weights *w);
 /* Before the device is closed; nothing queued reads host weights. */
 void atsi_weights_unpin(struct atsi_weights *w);
 void atsi_weights_pin_state(const struct atsi_weights *w, struct atsi_pin_state *out);

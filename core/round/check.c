@@ -6,10 +6,39 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Slots of caches on the accelerator: of stacks that live on the host, where there are caches; all
+ * stacks that a router chooses from have as many.  *bytes: what they take. */
+static int check_cache(const struct atsi_question *q, const struct atsi_placement *p, uint32_t i,
+                       uint64_t *bytes, struct atsi_err *err)
+{
+    const struct atsi_item *item = &q->items->items[i];
+    uint32_t n = p->expert_slots[i];
+    bool stack = item->n_experts > 0 && item->router >= 0;
+    *bytes = 0;
+    if (q->p.expert_cache == 0 || !stack)
+        return ATSI_OK; /* nobody looks at the number */
+    if (p->device[i] != ATSI_DEVICE_HOST)
+        n = 0;
+    if (n >= item->n_experts)
+        return atsi_fail(err, ATSI_EINVAL,
+                         "item %u (%s): %u expert slots, it has %u experts: a whole stack lives on "
+                         "the accelerator",
+                         i, item->name, n, item->n_experts);
+    for (uint32_t k = i; k-- > 0 && q->items->items[k].router == item->router;) {
+        uint32_t other = p->device[k] == ATSI_DEVICE_HOST ? p->expert_slots[k] : 0;
+        if (other != n)
+            return atsi_fail(err, ATSI_EINVAL,
+                             "items %u (%s) and %u (%s): %u and %u expert slots for one router", k,
+                             q->items->items[k].name, i, item->name, other, n);
+    }
+    *bytes = n * (item->resident_bytes / item->n_experts);
+    return ATSI_OK;
+}
+
 int atsi_check_placement(const struct atsi_question *q, const struct atsi_placement *p,
                          struct atsi_err *err)
 {
-    uint64_t used[ATSI_N_DEVICES] = {0};
+    uint64_t used[ATSI_N_DEVICES] = {0}, cache = 0;
     for (uint32_t i = 0; i < q->items->n; i++) {
         const struct atsi_item *item = &q->items->items[i];
         int32_t d = p->device[i];
@@ -21,11 +50,15 @@ int atsi_check_placement(const struct atsi_question *q, const struct atsi_placem
                              "item %u (%s): placed on device %d, a rule asks for %d", i, item->name,
                              d, item->pinned);
         used[d] += item->resident_bytes;
-        if (used[d] > q->budget[d])
-            return atsi_fail(
-                err, ATSI_EINVAL,
-                "over budget: device %d holds %llu bytes up to item %u (%s), %llu allowed", d,
-                (unsigned long long)used[d], i, item->name, (unsigned long long)q->budget[d]);
+        if (check_cache(q, p, i, &cache, err) != ATSI_OK)
+            return ATSI_EINVAL;
+        used[ATSI_DEVICE_ACCEL] += cache;
+        for (d = 0; d < ATSI_N_DEVICES; d++)
+            if (used[d] > q->budget[d])
+                return atsi_fail(
+                    err, ATSI_EINVAL,
+                    "over budget: device %d holds %llu bytes up to item %u (%s), %llu allowed", d,
+                    (unsigned long long)used[d], i, item->name, (unsigned long long)q->budget[d]);
     }
     return ATSI_OK;
 }

@@ -26,7 +26,6 @@ struct atsi_exec {
     struct atsi_event *result, *clock;
     struct atsi_event
         *last; /* of the newest work of the accelerator's queue in this round; or NULL */
-    struct atsi_event **spare;     /* [slots] for a transfer that was dropped while under way */
     struct atsi_event **slot_free; /* [slots] consumer of what is or was in the slot; NULL: free */
     int32_t *slot_item;            /* [slots] issued, consumer not queued yet; -1: none */
     uint32_t n_slots;
@@ -35,13 +34,15 @@ struct atsi_exec {
     uint32_t *ahead_slot;    /* [n] where they went */
     uint32_t n_ahead;
     uint32_t ahead_phase; /* of the plan that they belong to */
-    bool unmeasured;
-    uint64_t *op_ns;      /* [room_ops] */
-    uint32_t *op_item;    /* [room_ops] */
-    uint64_t *copy_ns;    /* [2n] */
-    uint64_t *move_ns[2]; /* [n] per transfer of a round, by turn */
-    uint32_t *step_op;    /* [2n + 1] first entry of op_ns per step */
-    uint32_t *end_of;     /* [n] last item of the split an item is in */
+    bool unmeasured, unmeasured_next;
+    const struct atsi_plan *counted; /* whose operations step_op, op_item and end_of are about... */
+    uint64_t counted_built;          /* ... as it was built then */
+    uint64_t *op_ns;                 /* [room_ops] */
+    uint32_t *op_item;               /* [room_ops] */
+    uint64_t *copy_ns;               /* [2n] */
+    uint64_t *move_ns[2];            /* [n] per transfer of a round, by turn */
+    uint32_t *step_op;               /* [2n + 1] first entry of op_ns per step */
+    uint32_t *end_of;                /* [n] last item of the split an item is in */
     uint32_t room_ops;
     struct atsi_record rec;
 };
@@ -53,7 +54,7 @@ struct walk {
     const struct atsi_exec_source *src;
     bool keeps;
     uint32_t next_move; /* of the plan; beyond its end: of the next round */
-    uint32_t n_ops;
+    int64_t coming;     /* COPY step to the host that was not waited for yet; -1: none */
     struct atsi_err *err;
 };
 
@@ -148,8 +149,6 @@ int atsi_exec_open(const struct atsi_question *q, const struct atsi_exec_devices
     if (rc == ATSI_OK)
         rc = open_events(d, ATSI_DEVICE_ACCEL, 2 * x->n, &x->step_event, err);
     if (rc == ATSI_OK)
-        rc = open_events(d, ATSI_DEVICE_ACCEL, x->n_slots, &x->spare, err);
-    if (rc == ATSI_OK)
         rc = d->ops[ATSI_DEVICE_ACCEL]->event_open(d->be[ATSI_DEVICE_ACCEL], &x->result, err);
     if (rc == ATSI_OK)
         rc = d->ops[ATSI_DEVICE_HOST]->event_open(d->be[ATSI_DEVICE_HOST], &x->clock, err);
@@ -173,7 +172,6 @@ void atsi_exec_close(struct atsi_exec *x)
         free(x->move_ns[r]);
     }
     close_events(&x->d, ATSI_DEVICE_ACCEL, 2 * x->n, x->step_event);
-    close_events(&x->d, ATSI_DEVICE_ACCEL, x->n_slots, x->spare);
     if (x->result != NULL)
         x->d.ops[ATSI_DEVICE_ACCEL]->event_close(x->result);
     if (x->clock != NULL)
@@ -241,11 +239,12 @@ static int issue(struct walk *w, const struct atsi_move *m, uint32_t turn, uint6
 {
     struct atsi_exec *x = w->x;
     struct round_events *ev = &x->ev[turn];
+    bool measured = !(turn == x->turn ? x->unmeasured : x->unmeasured_next);
     struct atsi_event *wait[MAX_WAIT];
-    struct atsi_copyv req = {.struct_size = sizeof req, .copy_ns = copy_ns};
+    struct atsi_copyv req = {.struct_size = sizeof req, .copy_ns = measured ? copy_ns : NULL};
     struct atsi_modelled modelled;
     uint32_t slot = slot_of(w, m, turn);
-    uint64_t delay, hold;
+    uint64_t delay = 0, hold = 0;
     int rc = 1;
     if (x->slot_item[slot] >= 0 || (m->router >= 0 && ev->queued[m->router] == 0) ||
         (m->after >= 0 && ev->queued[m->after] == 0))
@@ -256,7 +255,8 @@ static int issue(struct walk *w, const struct atsi_move *m, uint32_t turn, uint6
         return rc;
     req.wait = wait;
     req.signal = ev->move[m->item];
-    rc = routing_delay(w, m, &delay, &hold);
+    *copy_ns = 0;
+    rc = x->d.real ? ATSI_OK : routing_delay(w, m, &delay, &hold);
     if (m->router >= 0 && ev->queued[m->router] == 1 + ATSI_DEVICE_ACCEL)
         wait[req.n_wait++] = ev->item[ATSI_DEVICE_ACCEL][m->router]; /* first: its delay counts */
     if (m->after >= 0 && ev->queued[m->after] == 1 + ATSI_DEVICE_ACCEL)
@@ -311,34 +311,22 @@ static bool same_move(const struct atsi_move *a, const struct atsi_move *b)
            a->after == b->after;
 }
 
-/* A transfer issued ahead that the new plan does not begin with: it goes on, its slot is free when
- * it is over.  Its event gets a place of its own, since the item's may be needed again at once. */
+/* A transfer issued ahead that the new plan does not begin with is waited for: its event, its
+ * ranges and the slot may be needed for something else at once. */
 static int drop(struct walk *w, const struct atsi_move *m, uint32_t slot)
 {
     struct atsi_exec *x = w->x;
-    struct atsi_event **of_item = &x->ev[x->turn].move[m->item], **spare = &x->spare[slot];
-    struct atsi_event *under_way = *of_item;
-    int rc = ATSI_OK;
     if (x->slot_item[slot] != (int32_t)m->item)
         return ATSI_OK;
-    if (x->d.real) { /* the slot's number, and the transfer's ranges, may mean other memory next */
-        x->slot_item[slot] = -1;
-        return wait_for(w, under_way);
-    }
-    if (x->slot_free[slot] == *spare) /* dropped twice in a row: the first must be over */
-        rc = wait_for(w, *spare);
-    *of_item = *spare;
-    *spare = under_way;
     x->slot_item[slot] = -1;
-    x->slot_free[slot] = under_way;
-    return rc;
+    return wait_for(w, x->ev[x->turn].move[m->item]);
 }
 
 /* At the start of a round: what was issued ahead is this plan's beginning, or is dropped. */
 static int adopt(struct walk *w)
 {
     struct atsi_exec *x = w->x;
-    bool stays = !x->d.real || x->ahead_phase == w->plan->phase;
+    bool stays = x->ahead_phase == w->plan->phase; /* else slots lie elsewhere */
     uint32_t k = 0;
     int rc = ATSI_OK;
     while (stays && k < x->n_ahead && k < w->plan->n_moves &&
@@ -361,15 +349,37 @@ static int queue_copy(struct walk *w, struct atsi_copyv *req)
                               w->err);
 }
 
+/* The host has what was copied to it.  Copies are in order: the last one says it for all. */
+static int arrived(struct walk *w)
+{
+    uint32_t s = (uint32_t)w->coming;
+    int rc;
+    if (w->coming < 0)
+        return ATSI_OK;
+    w->coming = -1;
+    rc = wait_for(w, w->x->step_event[s]);
+    if (rc == ATSI_OK && w->src->after != NULL)
+        rc = w->src->after(w->src->ctx, w->plan, s, w->x->step_event[s], w->err);
+    return rc;
+}
+
 static int copy_step(struct walk *w, uint32_t s)
 {
     struct atsi_exec *x = w->x;
-    struct atsi_copyv req = {
-        .struct_size = sizeof req, .signal = x->step_event[s], .copy_ns = &x->copy_ns[s]};
-    int rc = w->src->copy(w->src->ctx, w->plan, s, &req, w->err);
+    bool to_host = w->plan->steps[s].device == ATSI_DEVICE_HOST;
+    struct atsi_copyv req = {.struct_size = sizeof req,
+                             .signal = x->step_event[s],
+                             .copy_ns = x->unmeasured ? NULL : &x->copy_ns[s]};
+    int rc = to_host ? ATSI_OK : arrived(w);
+    if (rc == ATSI_OK)
+        rc = w->src->copy(w->src->ctx, w->plan, s, &req, w->err);
     if (rc == ATSI_OK)
         rc = queue_copy(w, &req);
-    if (rc == ATSI_OK && (w->plan->steps[s].device == ATSI_DEVICE_HOST || x->d.wait_each))
+    if (to_host) { /* waited for when the host reads it */
+        w->coming = s;
+        return rc == ATSI_OK && x->d.wait_each ? arrived(w) : rc;
+    }
+    if (rc == ATSI_OK && x->d.wait_each)
         rc = wait_for(w, x->step_event[s]);
     if (rc == ATSI_OK && w->src->after != NULL)
         rc = w->src->after(w->src->ctx, w->plan, s, req.signal, w->err);
@@ -435,12 +445,13 @@ static int run_step(struct walk *w, uint32_t s)
         split.wait = &ev->move[step->first];
         split.n_wait = 1;
     }
+    if (rc == ATSI_OK && step->device == ATSI_DEVICE_HOST)
+        rc = arrived(w);
     if (rc == ATSI_OK && step->device == ATSI_DEVICE_HOST && w->src->before != NULL)
         rc = w->src->before(w->src->ctx, w->plan, s, w->err);
     if (rc != ATSI_OK)
         return rc;
-    split.op_ns = x->unmeasured ? NULL : x->op_ns + w->n_ops;
-    w->n_ops += split.n_ops;
+    split.op_ns = x->unmeasured ? NULL : x->op_ns + x->step_op[s];
     rc = x->d.ops[step->device]->run(x->d.queue[step->device], &split, w->err);
     if (step->device != ATSI_DEVICE_HOST)
         x->last = split.signal;
@@ -457,11 +468,14 @@ static int run_step(struct walk *w, uint32_t s)
     return rc;
 }
 
-/* op_ns must not move while work is queued, so room is made before. */
+/* op_ns must not move while work is queued, so room is made before; once per plan. */
 static int count_ops(struct walk *w)
 {
     struct atsi_exec *x = w->x;
     uint32_t total = 0;
+    if (x->counted == w->plan && x->counted_built == w->plan->built)
+        return ATSI_OK;
+    x->counted = NULL;
     for (uint32_t s = 0; s < w->plan->n_steps; s++) {
         const struct atsi_step *step = &w->plan->steps[s];
         struct atsi_split split = {.struct_size = sizeof split};
@@ -480,18 +494,49 @@ static int count_ops(struct walk *w)
         total += split.n_ops;
     }
     x->step_op[w->plan->n_steps] = total;
+    x->counted = w->plan;
+    x->counted_built = w->plan->built;
     return ATSI_OK;
+}
+
+static int one_step(struct walk *w, uint32_t s)
+{
+    int rc = w->plan->steps[s].kind == ATSI_STEP_COPY ? copy_step(w, s) : run_step(w, s);
+    return rc == ATSI_OK ? issue_all(w) : rc;
+}
+
+/* Steps behind s, a split of the host, that the accelerator can begin before it: splits that no
+ * copy comes before, since then they need nothing of s, and whose weights are under way. */
+static uint32_t go_ahead(const struct walk *w, uint32_t s)
+{
+    const struct atsi_plan *p = w->plan;
+    uint32_t n = 0;
+    if (p->list == NULL || w->x->d.wait_each || p->steps[s].kind != ATSI_STEP_RUN ||
+        p->steps[s].device != ATSI_DEVICE_HOST)
+        return 0;
+    while (s + 1 + n < p->n_steps) {
+        const struct atsi_step *next = &p->steps[s + 1 + n];
+        if (next->kind != ATSI_STEP_RUN || next->device == ATSI_DEVICE_HOST ||
+            (next->transfer >= 0 && w->next_move <= (uint32_t)next->transfer))
+            break;
+        n++;
+    }
+    return n;
 }
 
 static int all_steps(struct walk *w)
 {
     struct atsi_exec *x = w->x;
     int rc = issue_all(w);
-    for (uint32_t s = 0; s < w->plan->n_steps && rc == ATSI_OK; s++) {
-        rc = w->plan->steps[s].kind == ATSI_STEP_COPY ? copy_step(w, s) : run_step(w, s);
+    for (uint32_t s = 0, n; s < w->plan->n_steps && rc == ATSI_OK; s += 1 + n) {
+        n = go_ahead(w, s);
+        for (uint32_t k = 1; k <= n && rc == ATSI_OK; k++)
+            rc = one_step(w, s + k);
         if (rc == ATSI_OK)
-            rc = issue_all(w);
+            rc = one_step(w, s);
     }
+    if (rc == ATSI_OK)
+        rc = arrived(w);
     if (rc == ATSI_OK && w->plan->last_device != ATSI_DEVICE_HOST) {
         struct atsi_copyv req = {.struct_size = sizeof req, .signal = x->result};
         rc = w->src->result(w->src->ctx, w->plan, &req, w->err);
@@ -518,7 +563,7 @@ static void record_step(struct walk *w, uint32_t s)
         uint32_t n_ops = x->step_op[s + 1] - x->step_op[s];
         end =
             time_of(x, step->device, x->ev[x->turn].item[step->device][step->first + step->n - 1]);
-        for (uint32_t k = 0; k < n_ops && !x->unmeasured; k++) {
+        for (uint32_t k = 0; k < n_ops; k++) {
             uint64_t ns = x->op_ns[x->step_op[s] + k];
             took += ns;
             x->rec.item_ns[x->op_item[x->step_op[s] + k]] += ns;
@@ -575,16 +620,26 @@ void atsi_exec_use_engine(struct atsi_exec *x)
     x->d.weight_queue = NULL;
 }
 
-void atsi_exec_measure(struct atsi_exec *x, bool on)
+void atsi_exec_measure(struct atsi_exec *x, bool on, bool after)
 {
     x->unmeasured = !on;
+    x->unmeasured_next = !after;
+}
+
+/* All consumers that are over have left their slots. */
+static void free_slots(struct atsi_exec *x)
+{
+    for (uint32_t s = 0; s < x->n_slots; s++)
+        if (x->slot_free[s] != NULL &&
+            (x->d.real || x->d.ops[ATSI_DEVICE_ACCEL]->event_query(x->slot_free[s]) == 1))
+            x->slot_free[s] = NULL;
 }
 
 int atsi_exec_round(struct atsi_exec *x, const struct atsi_plan *plan,
                     const struct atsi_exec_source *src, bool keeps, const struct atsi_record **rec,
                     struct atsi_err *err)
 {
-    struct walk w = {.x = x, .plan = plan, .src = src, .keeps = keeps, .err = err};
+    struct walk w = {.x = x, .plan = plan, .src = src, .keeps = keeps, .coming = -1, .err = err};
     int rc;
     memset(x->ev[x->turn].queued, 0, x->n);
     x->last = NULL;
@@ -600,12 +655,10 @@ int atsi_exec_round(struct atsi_exec *x, const struct atsi_plan *plan,
         rc = atsi_exec_now(x, &x->rec.round.end_ns, err);
     if (rc != ATSI_OK)
         return rc;
-    record(&w);
-    /* The host has seen the result, so all consumers of this round are over. */
-    for (uint32_t s = 0; s < x->n_slots; s++)
-        if (x->slot_free[s] != NULL &&
-            x->d.ops[ATSI_DEVICE_ACCEL]->event_query(x->slot_free[s]) == 1)
-            x->slot_free[s] = NULL;
+    x->rec.measured = !x->unmeasured;
+    if (x->rec.measured)
+        record(&w);
+    free_slots(x); /* the host has seen the result, so all consumers of this round are over */
     x->turn ^= 1U;
     if (plan->n_slots > 0)
         x->turned = (x->turned + plan->n_moves) % plan->n_slots;

@@ -63,6 +63,7 @@ struct atsi_span {
 
 struct atsi_record {
     struct atsi_span round;
+    bool measured;             /* else the rest is what the last measured round left */
     uint32_t n_steps, n_moves; /* as in the plan */
     struct atsi_span *steps;   /* [n_steps] runs and copies */
     uint64_t *item_ns;         /* [n_items] summed over an item's operations; 0: did not run */
@@ -88,9 +89,9 @@ int atsi_exec_round(struct atsi_exec *x, const struct atsi_plan *plan,
 int atsi_exec_settle(struct atsi_exec *x, struct atsi_err *err);
 /* From now on weights go over the copy engine. */
 void atsi_exec_use_engine(struct atsi_exec *x);
-/* Whether operations are measured one by one (the default), which costs some time: without, item
- * times of the record are 0 and its steps have ends only. */
-void atsi_exec_measure(struct atsi_exec *x, bool on);
+/* Whether a round is measured in all its parts, as rounds are when nobody says otherwise, which
+ * costs some time: the next one, and the one after it, whose first transfers begin before. */
+void atsi_exec_measure(struct atsi_exec *x, bool on, bool after);
 /* The clock of the devices: when the host is free. */
 int atsi_exec_now(struct atsi_exec *x, uint64_t *ns_out, struct atsi_err *err);
 /* Lets the host work for a while, as between two rounds. */

@@ -74,7 +74,10 @@ static bool open_flow(struct atsi_plan *p, const struct atsi_flow *f)
     p->list = calloc((size_t)copies + units + 1, sizeof *p->list);
     p->valid = calloc((size_t)f->n_pieces + 1, 1);
     p->need = calloc((size_t)copies + units + 1, sizeof *p->need);
-    return p->list != NULL && p->valid != NULL && p->need != NULL;
+    p->made_by = calloc((size_t)f->n_pieces + 1, sizeof *p->made_by);
+    p->list_end = calloc((size_t)f->n_items + 1, sizeof *p->list_end);
+    return p->list != NULL && p->valid != NULL && p->need != NULL && p->made_by != NULL &&
+           p->list_end != NULL;
 }
 
 int atsi_plan_open(const struct atsi_question *q, struct atsi_plan **out, struct atsi_err *err)
@@ -118,7 +121,25 @@ void atsi_plan_close(struct atsi_plan *p)
     free(p->list);
     free(p->valid);
     free(p->need);
+    free(p->made_by);
+    free(p->list_end);
     free(p);
+}
+
+/* Stacks with a cache are a step of their own, once their router's choice is known. */
+static void cut_caches(struct atsi_plan *p, const struct atsi_question *q)
+{
+    for (uint32_t i = 0; i < q->items->n; i++) {
+        bool last =
+            i + 1 == q->items->n || q->items->items[i + 1].router != q->items->items[i].router;
+        if (q->expert_slots[i] == 0)
+            continue;
+        p->cut[q->items->items[i].router] = 1;
+        if (i > 0 && q->items->items[i - 1].router != q->items->items[i].router)
+            p->cut[i - 1] = 1;
+        if (last)
+            p->cut[i] = 1;
+    }
 }
 
 static void list_moves(struct atsi_plan *p, const struct atsi_question *q,
@@ -140,6 +161,8 @@ static void list_moves(struct atsi_plan *p, const struct atsi_question *q,
         if (s->after[i] >= 0)
             p->cut[s->after[i]] = 1;
     }
+    if (q->expert_slots != NULL && phase == ATSI_PHASE_DECODE)
+        cut_caches(p, q);
 }
 
 /* Bytes that must reach item i on its device: what lies on the other one and was not copied yet. */
@@ -161,6 +184,13 @@ static uint64_t bytes_across(struct atsi_plan *p, const struct atsi_items *it,
 static void add_step(struct atsi_plan *p, struct atsi_step s)
 {
     p->steps[p->n_steps++] = s;
+}
+
+static void insert_step(struct atsi_plan *p, uint32_t at, struct atsi_step s)
+{
+    memmove(&p->steps[at + 1], &p->steps[at], (p->n_steps - at) * sizeof s);
+    p->n_steps++;
+    p->steps[at] = s;
 }
 
 /* ---------------------------------------------------------------- with a flow */
@@ -236,17 +266,21 @@ static void add_item(struct builder *b, uint32_t i)
         copy = bytes > 0;
     }
     if (copy) {
-        add_step(
-            p,
+        uint32_t at = f != NULL && d == ATSI_DEVICE_HOST ? atsi_plan_early(p, b->it->n, i, &need)
+                                                         : p->n_steps;
+        insert_step(
+            p, at,
             (struct atsi_step){
                 .kind = ATSI_STEP_COPY, .device = d, .transfer = -1, .first = i, .bytes = bytes});
-        append(p, &p->steps[p->n_steps - 1], need.copies, need.n_copies);
+        append(p, &p->steps[at], need.copies, need.n_copies);
     }
     if (copy || d != b->here || p->move_of[i] >= 0 || !b->open)
         add_step(p, (struct atsi_step){
                         .kind = ATSI_STEP_RUN, .device = d, .transfer = p->move_of[i], .first = i});
     p->steps[p->n_steps - 1].n++;
     append(p, &p->steps[p->n_steps - 1], need.units, need.n_units);
+    if (f != NULL)
+        atsi_plan_ran(p, f, i, d, &need);
     b->open = p->cut[i] == 0;
     b->here = d;
 }
@@ -263,6 +297,7 @@ void atsi_plan_build(struct atsi_plan *p, const struct atsi_question *q,
                         .here = ATSI_DEVICE_HOST};
     p->n_steps = p->n_list = 0;
     p->phase = phase;
+    p->built++;
     p->n_slots = q->slot_depth[phase];
     list_moves(p, q, s, phase);
     memset(p->have, 0, q->items->n_edges);

@@ -165,6 +165,7 @@ void atsi_question_free(struct atsi_question *q)
         free(q->now[f]);
         free(q->touched[f]);
     }
+    free(q->expert_slots);
     free(q->scratch);
     free(q);
 }

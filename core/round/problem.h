@@ -29,6 +29,8 @@ struct atsi_question {
     uint64_t slot_bytes[2];
     void *scratch;
     size_t scratch_bytes;
+    uint32_t
+        *expert_slots; /* [n] of a placement with expert caches (caches.h); NULL: there are none */
 };
 
 struct atsi_question_params {

@@ -43,9 +43,11 @@ static void host_step(struct sums *t, double *move_lost, const struct atsi_quest
             seen -= shared * (1.0 - (double)now->contended_run / 1000.0);
             move_lost[k] += shared * (1.0 - (double)now->contended_copy / 1000.0);
         }
+        at = span.end_ns;
+        if (q->expert_slots != NULL && q->expert_slots[i] > 0 && phase == ATSI_PHASE_DECODE)
+            continue; /* how much there was to do depends on who was chosen */
         t->seen[ATSI_CLASS_CPU] += seen;
         t->profile[ATSI_CLASS_CPU] += (double)c->run_ns;
-        at = span.end_ns;
     }
 }
 
@@ -101,12 +103,20 @@ void atsi_recorder_take(struct atsi_recorder *r, const struct atsi_question *q, 
     }
     for (uint32_t k = 0; k < head.n_moves; k++) {
         const struct atsi_span *m = &rec->moves[k];
+        if (m->end_ns <= m->start_ns) /* issued ahead by a round that did not measure */
+            continue;
         t.seen[ATSI_CLASS_XFER] += (double)(m->end_ns - m->start_ns) - lost[k];
         t.profile[ATSI_CLASS_XFER] +=
             (double)cost_of(q, phase, ATSI_DEVICE_ACCEL, plan->moves[k].item)->transfer_ns;
     }
     for (int k = 0; k < ATSI_N_CLASSES; k++)
         note(r, k, t.seen[k], t.profile[k]);
+}
+
+void atsi_recorder_skip(struct atsi_recorder *r)
+{
+    for (int k = 0; k < ATSI_N_CLASSES; k++)
+        r->since[k] += r->since[k] < UINT32_MAX;
 }
 
 void atsi_recorder_probed(struct atsi_recorder *r, uint32_t cls, uint64_t seen_ns,

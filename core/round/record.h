@@ -22,6 +22,8 @@ void atsi_recorder_reset(struct atsi_recorder *r);
  * they cost each other by the profile, so that a slowdown means load and not our own traffic. */
 void atsi_recorder_take(struct atsi_recorder *r, const struct atsi_question *q, uint32_t phase,
                         const struct atsi_plan *plan, const struct atsi_record *rec);
+/* A round that was not measured went by. */
+void atsi_recorder_skip(struct atsi_recorder *r);
 /* Takes a probe of a class in: what was known of it is too old to count. */
 void atsi_recorder_probed(struct atsi_recorder *r, uint32_t cls, uint64_t seen_ns,
                           uint64_t profile_ns);

@@ -33,9 +33,12 @@ struct atsi_rounds {
     size_t state_bytes[2];
     struct atsi_rounds_counts counts;
     const struct atsi_record *record;
-    struct atsi_solver *solver; /* NULL: policies are asked on this thread */
-    bool probing, no_probes;    /* one is under way; they failed */
-    uint32_t probed;            /* class of the one under way */
+    struct atsi_solver *solver;    /* NULL: policies are asked on this thread */
+    bool probing, no_probes;       /* one is under way; they failed */
+    uint32_t probed;               /* class of the one under way */
+    uint32_t slow[ATSI_N_CLASSES]; /* that the question has; 0: not yet known */
+    uint32_t priced; /* tokens of prefill rounds that the question is priced for; 0: whole ones */
+    bool new_prices; /* since the last plan of prefill */
 };
 
 static void say(const struct atsi_rounds *r, const char *fmt, ...) ATSI_PRINTF(2, 3);
@@ -342,6 +345,17 @@ static bool beside(struct atsi_rounds *r, const struct ask *a, struct atsi_round
     return r->phase[a->phase].serial != before;
 }
 
+/* The same, but the answer is waited for. */
+static bool at_once(struct atsi_rounds *r, const struct ask *a, struct atsi_round_result *out)
+{
+    uint64_t before = r->phase[a->phase].serial;
+    (void)take_solved(r, true, out); /* to an older question, perhaps of another phase */
+    memcpy(r->phase[a->phase].asked_at, a->now, sizeof a->now);
+    ask_beside(r, a);
+    (void)take_solved(r, true, out);
+    return r->phase[a->phase].serial != before;
+}
+
 void atsi_rounds_settle(struct atsi_rounds *r)
 {
     if (r->solver != NULL)
@@ -405,6 +419,8 @@ static void measure(const struct atsi_rounds *r, uint32_t phase, struct atsi_rou
     uint64_t before = rec->round.start_ns;
     out->ns = rec->round.end_ns - rec->round.start_ns;
     out->n_moves = plan->n_moves;
+    if (!rec->measured)
+        return;
     for (uint32_t s = 0; s < rec->n_steps; s++) {
         const struct atsi_step *step = &plan->steps[s];
         uint64_t took = rec->steps[s].end_ns - rec->steps[s].start_ns;
@@ -426,6 +442,31 @@ static bool keeps_plan(struct atsi_rounds *r, const struct ask *a, uint64_t *too
     return !new_schedule(r, a, took);
 }
 
+/* The question's times of now; the same slowdowns give the same ones. */
+static void slow_down(struct atsi_rounds *r, const uint32_t now[ATSI_N_CLASSES])
+{
+    if (memcmp(r->slow, now, sizeof r->slow) == 0)
+        return;
+    memcpy(r->slow, now, sizeof r->slow);
+    atsi_question_slow(r->q, now);
+}
+
+/* Prefill rounds of another size: other prices, and a plan for them before they run.  It takes
+ * about a millisecond, where the wrong plan may stream every weight for a handful of tokens. */
+static void price(struct atsi_rounds *r, const struct ask *a)
+{
+    struct atsi_err why = ATSI_ERR_INIT;
+    if (r->p.price == NULL || a->phase != ATSI_PHASE_PREFILL || r->priced == a->tokens)
+        return;
+    r->priced = a->tokens;
+    if (r->p.price(r->p.price_ctx, r->q, a->phase, a->tokens, &why) != ATSI_OK) {
+        say(r, "prompts of %u tokens are planned as whole rounds: %s", a->tokens, why.msg);
+        return;
+    }
+    memset(r->slow, 0, sizeof r->slow);
+    r->new_prices = true;
+}
+
 int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uint32_t ctx,
                      uint32_t tokens_left, struct atsi_round_result *out, struct atsi_err *err)
 {
@@ -439,10 +480,13 @@ int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uin
     if (r->p.frozen)
         memset(&r->recorder, 0, sizeof r->recorder);
     atsi_recorder_now(&r->recorder, a.now);
-    atsi_question_slow(r->q, a.now);
+    price(r, &a);
+    slow_down(r, a.now);
     if (r->solver != NULL && !ph->planned) /* what policies remember is with the solver */
         (void)take_solved(r, true, out);
-    if (r->solver != NULL && ph->planned) {
+    if (r->solver != NULL && ph->planned && r->new_prices) {
+        out->kept = !at_once(r, &a, out);
+    } else if (r->solver != NULL && ph->planned) {
         out->kept = !beside(r, &a, out);
     } else if (!keeps_plan(r, &a, &out->schedule_ns)) {
         start = atsi_wall_ns();
@@ -451,6 +495,8 @@ int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uin
     } else {
         out->kept = true;
     }
+    if (phase == ATSI_PHASE_PREFILL)
+        r->new_prices = false;
     if (ph->tokens != a.tokens) /* the same answer for a round of another size */
         build_plan(r, &a);
     r->counts.kept += out->kept;
@@ -458,7 +504,10 @@ int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uin
         atsi_exec_round(r->exec, ph->plan, r->work.source[phase], tokens_left > 1, &r->record, err);
     if (rc != ATSI_OK)
         return rc;
-    atsi_recorder_take(&r->recorder, r->q, phase, ph->plan, r->record);
+    if (r->record->measured)
+        atsi_recorder_take(&r->recorder, r->q, phase, ph->plan, r->record);
+    else
+        atsi_recorder_skip(&r->recorder);
     probe(r);
     measure(r, phase, out);
     out->predicted_ns = ph->in_force->schedule.predicted_ns;

@@ -5,6 +5,7 @@
  */
 #include "core/round/sim_run.h"
 
+#include "core/round/chunk.h"
 #include "core/round/trace.h"
 
 #include <string.h>
@@ -72,6 +73,14 @@ static int prefill(struct atsi_sim_run *r, struct atsi_sim_session *s)
     return ATSI_OK;
 }
 
+/* Rounds still to come before round k, as far as anybody may know. */
+static uint32_t rounds_left(const struct atsi_sim_params *p, uint32_t k)
+{
+    if (p->last != 0 && k + 1 == p->rounds)
+        return 1;
+    return p->generated > k ? p->generated - k : 2;
+}
+
 /* The last round counts, with the host's time before it: by then transfers have run ahead. */
 static int decode(struct atsi_sim_run *r, struct atsi_sim_session *s)
 {
@@ -84,8 +93,8 @@ static int decode(struct atsi_sim_run *r, struct atsi_sim_session *s)
         if (rc == ATSI_OK && k > 0)
             rc = atsi_exec_host(x, atsi_model_source_gap(s->source[ATSI_PHASE_DECODE]), r->err);
         if (rc == ATSI_OK)
-            rc = atsi_rounds_step(s->rounds, ATSI_PHASE_DECODE, 1, r->p->ctx,
-                                  r->p->generated > k ? r->p->generated - k : 2, &res, r->err);
+            rc = atsi_rounds_step(s->rounds, ATSI_PHASE_DECODE, 1, r->p->ctx, rounds_left(r->p, k),
+                                  &res, r->err);
         if (rc == ATSI_OK)
             note_round(&res, &r->out->decode);
     }
@@ -156,6 +165,8 @@ int atsi_simulate(struct atsi_runtime *rt, const struct atsi_sim_params *p,
         rc = atsi_sim_open_items(&r);
     if (rc == ATSI_OK)
         rc = atsi_sim_find_policies(&r);
+    if (rc == ATSI_OK && all.chunk == ATSI_CHUNK_AUTO)
+        rc = atsi_sim_choose_chunk(&r, ATSI_CHUNK_MOST, &all.chunk);
     if (rc == ATSI_OK)
         rc = atsi_sim_open_devices(&r);
     if (rc == ATSI_OK) {

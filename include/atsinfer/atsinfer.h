@@ -77,6 +77,11 @@ ATSI_EXPORT const char *atsi_runtime_conf(const struct atsi_runtime *rt, const c
 ATSI_EXPORT int atsi_runtime_conf_each(const struct atsi_runtime *rt,
                                        int (*fn)(void *ctx, const struct atsi_conf_entry *e),
                                        void *ctx);
+/* Another value for a setting ("policy.name", "memory.vram", "plugin.policy_dp.algorithm"):
+ * sessions opened from now on have it; what the runtime itself was opened with (cpu.*, plugins.*)
+ * stays.  Not while a session is open.  ATSI_ECONF: no such key, or not a value of it. */
+ATSI_EXPORT int atsi_runtime_set(struct atsi_runtime *rt, const char *key, const char *value,
+                                 struct atsi_err *err);
 
 /* ---------------------------------------------------------------- plugins */
 struct atsi_plugin_info {
@@ -316,6 +321,13 @@ struct atsi_accel_stats {
     uint64_t n_made, n_kept, n_refused; /* plans; answers of policies */
     /* Over the link, in rounds. */
     uint64_t weight_bytes, activation_bytes, result_bytes;
+    /* Times that weights were placed again because the machine changed (power.watch), and why the
+     * last time; NULL: never.  [borrowed until the next call] */
+    uint64_t n_governed;
+    const char *governed_why;
+    /* How the size of prefill rounds was chosen, in words; NULL: it was given.  [borrowed until the
+     * session closes] */
+    const char *chunk_why;
 };
 /* Since the session was opened, also after it gave its accelerator up; zeros without one.
  * out->struct_size set by the caller. */

@@ -80,14 +80,21 @@ struct atsi_problem {
     uint64_t gap_ns;     /* host time between two rounds */
     void *scratch; /* [borrowed for the call]  scratch_bytes(n_items) bytes, 64-byte aligned */
     uint32_t prefill_tokens; /* of the round that `prefill` prices; 0: mix_prompt */
-    uint32_t reserved;
+    /* 1: of stacks of experts that live on the host, some experts may have slots on device 1
+     * (atsi_placement.expert_slots).  The stacks between a router and the next one belong together:
+     * same number of slots, or none. */
+    uint32_t expert_cache;
+    /* [n_items]: of a stack, how often each expert was chosen lately, most first ([n_experts]);
+     * NULL: nothing is known, or it is no stack.  The array may be NULL. */
+    const float *const *expert_uses;
 };
 
 struct atsi_placement {
     uint32_t struct_size;
     uint32_t n_items;
     int32_t *device;        /* [n_items] out: where the weight lives */
-    uint32_t *expert_slots; /* [n_items] out: resident experts, for expert items */
+    uint32_t *expert_slots; /* [n_items] out: resident experts, for expert items: all of a stack on
+                             * the accelerator; of one on the host 0, or slots of its cache */
     uint64_t predicted_prefill_ns, predicted_decode_ns; /* out; 0: no prediction */
 };
 
@@ -123,6 +130,36 @@ struct atsi_schedule {
     uint64_t evals; /* out: plans or table cells evaluated, for accounts of overhead */
 };
 
+/* The expert cache of one layer, when the layer's router has chosen in a decode round.  Experts in
+ * slots are computed on device 1 beside the others on the host; what is brought in now can be used
+ * from the next round on. */
+struct atsi_expert_cache {
+    uint32_t struct_size;
+    uint32_t layer, n_layers; /* cached layers by number, in order of execution */
+    uint32_t n_experts, n_slots, n_used;
+    uint32_t
+        max_swaps;   /* experts that may be brought in now: the round's transfers allow no more */
+    float half_life; /* of `score`, in rounds; 0: nothing is forgotten */
+    uint64_t round;  /* decode rounds so far, this one included */
+    const int32_t *used;      /* [n_used] distinct experts, best first */
+    const int32_t *slot_of;   /* [n_experts] its slot, also while it is on its way; -1: none */
+    const int32_t *expert_of; /* [n_slots] -1: empty */
+    const uint8_t *locked;    /* [n_slots] 1: an expert is on its way there */
+    const uint64_t *count;    /* [n_experts] rounds that used it */
+    const uint64_t *last;     /* [n_experts] the last of them; 0: none */
+    const float *score;       /* [n_experts] rounds that used it, each worth half of one that is
+                               * half_life younger */
+    uint64_t admit_ns;        /* bringing an expert in */
+    uint64_t hit_ns;          /* what one more hit saves */
+};
+
+struct atsi_expert_swaps {
+    uint32_t struct_size;
+    uint32_t n;     /* out, at most max_swaps */
+    int32_t *admit; /* [max_swaps] out: experts without a slot, best first */
+    int32_t *evict; /* [max_swaps] out: the slot of each; not locked; what is there is given up */
+};
+
 struct atsi_policy_ops {
     uint32_t struct_size;
     /* Scratch lent per call. */
@@ -132,6 +169,9 @@ struct atsi_policy_ops {
     int (*schedule)(const struct atsi_round *in, struct atsi_schedule *out, struct atsi_err *err);
     /* NULL: no state. */
     size_t (*state_bytes)(uint32_t n_items);
+    /* Who comes into an expert cache, and who goes.  NULL: the core keeps those used most. */
+    int (*swap_experts)(const struct atsi_expert_cache *in, struct atsi_expert_swaps *out,
+                        struct atsi_err *err);
 };
 
 #ifdef __cplusplus

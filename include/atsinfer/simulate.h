@@ -60,12 +60,16 @@ struct atsi_sim_span {
 /* This machine, as measured for the model (atsinfer/profile.h); measured when it was not yet. */
 #define ATSI_MACHINE_HERE "here"
 
+/* As a number of tokens per prefill round: the size with which a request is shortest is chosen, and
+ * said. */
+#define ATSI_CHUNK_AUTO 0xffffffffu
+
 struct atsi_sim_params {
     uint32_t struct_size;
     uint32_t mode;       /* enum atsi_sim_mode */
     const char *machine; /* profile (ini), table of measured costs, or ATSI_MACHINE_HERE */
     const char *model;   /* shape file (.ini), or a model file, of which only the head is read */
-    uint32_t chunk;      /* tokens of a prefill round; 0: the machine's */
+    uint32_t chunk;      /* tokens of a prefill round; 0: the machine's; or ATSI_CHUNK_AUTO */
     uint32_t ctx;        /* positions before the decode rounds */
     uint32_t rounds;     /* decode rounds; the last one counts */
     uint32_t prompt, generated; /* of the request that is summed up */
@@ -83,6 +87,10 @@ struct atsi_sim_params {
      * NULL. */
     void (*trace)(void *ctx, const struct atsi_sim_span *span);
     void *trace_ctx;
+    /* 1: no round follows the last one, so that no weight is on its way for it.  0: as in the
+     * middle of a long answer. */
+    uint32_t last;
+    uint32_t reserved;
 };
 
 struct atsi_sim_phase {
@@ -115,6 +123,66 @@ struct atsi_sim_result {
  * ATSI_ENOENT: a policy or the plugin "sim" is not there; ATSI_ECONF: a bad profile or shape. */
 ATSI_EXPORT int atsi_simulate(struct atsi_runtime *rt, const struct atsi_sim_params *p,
                               struct atsi_sim_result *out, struct atsi_err *err);
+
+/* ---------------------------------------------------------------- expert caches */
+struct atsi_routing; /* routing.h */
+
+/* Who comes into an expert cache. */
+enum atsi_cache_way {
+    ATSI_CACHE_POLICY = 0,  /* as the configured placement policy chooses */
+    ATSI_CACHE_LRU,         /* every miss, for what was not used longest */
+    ATSI_CACHE_LFU,         /* what was used more often, over all tokens */
+    ATSI_CACHE_CLAIRVOYANT, /* who knows all that follows, and copies for nothing: the bound of
+                             * caches that take in only what they have just missed */
+    ATSI_CACHE_NONE         /* no cache: whole stacks are placed and promoted */
+};
+
+struct atsi_cache_params {
+    uint32_t struct_size;
+    uint32_t way;                       /* enum atsi_cache_way */
+    const struct atsi_routing *routing; /* its tokens are decode rounds, one after the other */
+    double half_life;       /* of the scores that policies see, in tokens; 0: nothing fades */
+    uint32_t copy_permille; /* of a round's time that transfers of experts may take */
+    uint32_t reserved;
+    uint64_t n_tokens; /* of the trace, at most; 0: all */
+};
+
+struct atsi_cache_result {
+    uint32_t struct_size;
+    uint32_t n_layers;           /* that have a cache */
+    uint64_t n_slots, n_experts; /* over all layers with experts */
+    uint64_t n_tokens, hits, misses, swaps;
+    uint64_t refused;                      /* answers of the policy */
+    uint64_t tpot_ns;                      /* mean over the tokens but the first */
+    uint64_t resident_bytes, budget_bytes; /* on the accelerator, slots of caches included */
+};
+
+/* Decodes a routing trace on the simulated devices.  p->rounds is not used; p->trace neither.
+ * ATSI_EINVAL: the trace is of another model. */
+ATSI_EXPORT int atsi_simulate_routing(struct atsi_runtime *rt, const struct atsi_sim_params *p,
+                                      const struct atsi_cache_params *c,
+                                      struct atsi_cache_result *out, struct atsi_err *err);
+
+/* Hits alone, without a machine: caches of n_slots in every layer; what comes in is there for the
+ * next token, copies are not limited. */
+struct atsi_replay_params {
+    uint32_t struct_size;
+    uint32_t way; /* enum atsi_cache_way; ATSI_CACHE_POLICY: frequency that fades */
+    const struct atsi_routing *routing;
+    double half_life; /* tokens */
+    double copy_hits; /* so many hits are worth one copy */
+    uint32_t n_slots;
+    uint32_t reserved;
+};
+
+struct atsi_replay_result {
+    uint32_t struct_size;
+    uint32_t reserved;
+    uint64_t hits, misses, swaps;
+};
+
+ATSI_EXPORT int atsi_routing_replay(const struct atsi_replay_params *p,
+                                    struct atsi_replay_result *out, struct atsi_err *err);
 
 #ifdef __cplusplus
 }

@@ -60,7 +60,7 @@ void axpy_avx2(float s, const float *x, float *y, size_t n);
 void store_f16_avx2(const float *x, uint16_t *y, size_t n);
 
 /* attn.c */
-void attn_avx2(const struct cpu_attn_args *a);
+void attn_avx2(const struct cpu_attn_tile *t);
 
 /* conv.c */
 void conv_avx2(const struct cpu_conv_args *a);

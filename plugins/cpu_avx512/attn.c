@@ -1,215 +1,196 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention of one token: the query heads that share a KV head, over that head's cache.
- *
- * Scores: four cache rows times up to four heads at a time, f32 accumulation, sixteen lanes per
- * product summed in the order of sum_all_4f.  Softmax with exp_16 and sums in sixteen lanes.
- * Values: every element of the result is one chain of fused multiply-adds over the cells in order,
- * divided by the sum of exponentials at the end.  Where the cells lie does not matter: in one run,
- * or in two when a ring begins anew.
+ * Attention (attn_tile.h) with AVX-512: how rows of the cache become registers, and the softmax.
  */
 #include "kernels.h"
 #include "simd.h"
 
-#define MAX_HEADS 4 /* heads that share one pass over the cache */
+#define ATTN_LANES 16
+#define ATTN_ROWS 12
 
-CPU_INLINE size_t row_bytes(const uint32_t type, size_t n)
+typedef __m512 attn_vec;
+
+CPU_INLINE __m512 vec_zero(void)
 {
-    if (type == ATSI_TYPE_Q8_0)
-        return n / 32 * sizeof(struct atsi_block_q8_0);
-    return n * (type == ATSI_TYPE_F16 ? sizeof(uint16_t) : sizeof(float));
+    return _mm512_setzero_ps();
 }
 
-/* The scale of the block that element i of a row belongs to; only Q8_0 has blocks. */
-CPU_INLINE __m512 block_scale(const uint32_t type, const uint8_t *row, size_t i)
+CPU_INLINE __m512 vec_load(const float *p)
 {
-    int16_t d;
-    if (type != ATSI_TYPE_Q8_0)
-        return _mm512_setzero_ps();
-    __builtin_memcpy(&d, row + row_bytes(type, i), sizeof d);
-    return _mm512_cvtph_ps(_mm256_set1_epi16(d));
+    return _mm512_loadu_ps(p);
 }
 
-/* Elements i .. i + 15 of a cache row, those outside `m` as zero; d: of their block.  Rows of Q8_0
- * are whole blocks, and d * q is exact in f32. */
-CPU_INLINE __m512 cache_16(const uint32_t type, const uint8_t *row, size_t i, __m512 d,
-                           const int full, __mmask16 m)
+CPU_INLINE void vec_store(float *p, __m512 v)
 {
-    if (type == ATSI_TYPE_Q8_0) {
-        const uint8_t *q = row + row_bytes(type, i) + offsetof(struct atsi_block_q8_0, qs) + i % 32;
-        __m128i b = _mm_loadu_si128((const __m128i *)(const void *)q);
-        return _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(b)));
-    }
+    _mm512_storeu_ps(p, v);
+}
+
+CPU_INLINE __m512 vec_all(float x)
+{
+    return _mm512_set1_ps(x);
+}
+
+CPU_INLINE __m512 vec_fma(__m512 a, __m512 b, __m512 c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+/* d * q is exact in f32. */
+CPU_INLINE __m512 cache_vec(const uint32_t type, const uint8_t *row, size_t i)
+{
     if (type == ATSI_TYPE_F32)
-        return load_lanes((const float *)(const void *)row + i, full, m);
-    const uint8_t *p = row + 2 * i;
-    return _mm512_cvtph_ps(full ? _mm256_loadu_si256((const __m256i *)(const void *)p)
-                                : _mm256_maskz_loadu_epi16(m, p));
+        return _mm512_loadu_ps(row + 4 * i);
+    if (type == ATSI_TYPE_F16)
+        return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(row + 2 * i)));
+    const uint8_t *block = row + i / 32 * sizeof(struct atsi_block_q8_0);
+    const uint8_t *q = block + offsetof(struct atsi_block_q8_0, qs) + i % 32;
+    int16_t d;
+    __builtin_memcpy(&d, block, sizeof d);
+    return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_set1_epi16(d)),
+                         _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(
+                             _mm_loadu_si128((const __m128i *)(const void *)q))));
 }
 
-/* ---------------------------------------------------------------- scores */
+/* ---------------------------------------------------------------- keys */
+/* Sixteen rows, `stride` bytes from one to the next: four pointers that walk along, as sixteen do
+ * not fit in registers. */
+struct rows_16 {
+    const uint8_t *p[4]; /* rows 0, 4, 8, 12 */
+    size_t stride;
+};
 
-CPU_INLINE void score_columns(const uint32_t type, const uint8_t *const k[4], const __m512 d[4],
-                              const float *q, size_t dk, size_t i, const int full, __mmask16 m,
-                              const int heads, __m512 acc[MAX_HEADS][4])
+CPU_INLINE void walk_16(struct rows_16 *r, size_t bytes)
 {
-    __m512 v[4];
-    for (int r = 0; r < 4; r++)
-        v[r] = cache_16(type, k[r], i, d[r], full, m);
-    for (int h = 0; h < heads; h++) {
-        __m512 a = load_lanes(q + (size_t)h * dk + i, full, m);
-        for (int r = 0; r < 4; r++)
-            acc[h][r] = _mm512_fmadd_ps(v[r], a, acc[h][r]);
+    for (int i = 0; i < 4; i++)
+        r->p[i] += bytes;
+}
+
+/* Sixteen bytes of each row: row 4 L + i in lane L of v[i]. */
+CPU_INLINE void load_16_rows(const struct rows_16 *r, size_t at, __m512i v[4])
+{
+    CPU_UNROLL
+    for (size_t i = 0; i < 4; i++)
+        v[i] = load_4x16(r->p[0] + i * r->stride + at, r->p[1] + i * r->stride + at,
+                         r->p[2] + i * r->stride + at, r->p[3] + i * r->stride + at);
+}
+
+CPU_INLINE void prefetch_16(const struct rows_16 *r, size_t ahead)
+{
+    CPU_UNROLL
+    for (int j = 0; j < 4; j++) {
+        const char *p = (const char *)r->p[j] + ahead;
+        CPU_UNROLL
+        for (size_t i = 0; i < 4; i++)
+            _mm_prefetch(p + i * r->stride, _MM_HINT_T1);
     }
 }
 
-/* Keys of cells j .. j + 3; those from n_kv on repeat the last one. */
-CPU_INLINE void key_rows(const struct cpu_attn_args *a, size_t row, uint32_t j, const uint8_t *k[4])
+/* Eight elements of each row. */
+CPU_INLINE void open_f16_8(const struct rows_16 *r, float *to)
 {
-    for (uint32_t r = 0; r < 4; r++) {
-        const uint32_t c = j + r < a->n_kv ? j + r : a->n_kv - 1;
-        k[r] = c < a->n_first ? (const uint8_t *)a->k + c * row
-                              : (const uint8_t *)a->k2 + (c - a->n_first) * row;
+    const __m512i even_odd = _mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0);
+    __m512i v[4], c[4];
+    load_16_rows(r, 0, v);
+    {
+        const __m512i a0 = _mm512_unpacklo_epi16(v[0], v[1]),
+                      a1 = _mm512_unpackhi_epi16(v[0], v[1]);
+        const __m512i b0 = _mm512_unpacklo_epi16(v[2], v[3]),
+                      b1 = _mm512_unpackhi_epi16(v[2], v[3]);
+        c[0] = _mm512_unpacklo_epi32(a0, b0);
+        c[1] = _mm512_unpackhi_epi32(a0, b0);
+        c[2] = _mm512_unpacklo_epi32(a1, b1);
+        c[3] = _mm512_unpackhi_epi32(a1, b1);
+    }
+    CPU_UNROLL
+    for (size_t i = 0; i < 4; i++) { /* lane L: two elements of rows 4 L .. 4 L + 3 */
+        const __m512i s = _mm512_permutexvar_epi64(even_odd, c[i]);
+        _mm512_storeu_ps(to + 2 * i * 32, _mm512_cvtph_ps(_mm512_castsi512_si256(s)));
+        _mm512_storeu_ps(to + (2 * i + 1) * 32, _mm512_cvtph_ps(_mm512_extracti64x4_epi64(s, 1)));
     }
 }
 
-/* score[h][j .. j + 3] = scale * q[h] . k[j .. j + 3]; what is no cell lands in the padding of the
- * scratch. */
-CPU_INLINE void scores(const uint32_t type, const int heads, const struct cpu_attn_args *a,
-                       const float *q, float *score, size_t score_stride)
+/* Four elements of each row. */
+CPU_INLINE void open_f32_4(const struct rows_16 *r, float *to)
 {
-    const size_t dk = a->dk, row = row_bytes(type, dk);
-    const __m128 scale = _mm_set1_ps(a->scale);
-    for (uint32_t j = 0; j < a->n_kv; j += 4) {
-        const uint8_t *k[4];
-        __m512 acc[MAX_HEADS][4], d[4];
-        size_t i = 0;
-        key_rows(a, row, j, k);
-        for (int r = 0; r < 4; r++)
-            d[r] = _mm512_setzero_ps();
-        for (int h = 0; h < heads; h++)
-            for (int r = 0; r < 4; r++)
-                acc[h][r] = _mm512_setzero_ps();
-        for (; i + 16 <= dk; i += 16) {
-            for (int r = 0; r < 4 && i % 32 == 0; r++)
-                d[r] = block_scale(type, k[r], i);
-            score_columns(type, k, d, q, dk, i, 1, 0, heads, acc);
+    __m512i v[4];
+    load_16_rows(r, 0, v);
+    transpose_lanes_4(v);
+    CPU_UNROLL
+    for (size_t i = 0; i < 4; i++)
+        _mm512_storeu_si512(to + i * 32, v[i]);
+}
+
+/* A block of 32 elements of each row. */
+CPU_INLINE void open_q8_32(const struct rows_16 *r, float *to)
+{
+    _Alignas(32) uint16_t h[16];
+    __m512 scale;
+    CPU_UNROLL
+    for (size_t i = 0; i < 16; i++)
+        __builtin_memcpy(&h[i], r->p[i / 4] + i % 4 * r->stride, sizeof h[i]);
+    scale = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)h));
+    for (size_t half = 0; half < 32; half += 16) {
+        __m512i v[4];
+        load_16_rows(r, offsetof(struct atsi_block_q8_0, qs) + half, v);
+        transpose_lanes_4(v); /* v[j]: elements 4 j .. 4 j + 3 of a row per lane */
+        CPU_UNROLL
+        for (unsigned j = 0; j < 4; j++) {
+            CPU_UNROLL
+            for (unsigned b = 0; b < 4; b++)
+                _mm512_storeu_ps(to + (half + 4 * j + b) * 32,
+                                 _mm512_mul_ps(scale, _mm512_cvtepi32_ps(byte_of_dword(v[j], b))));
         }
-        if (i < dk)
-            score_columns(type, k, d, q, dk, i, 0, mask_16(dk - i), heads, acc);
-        for (int h = 0; h < heads; h++)
-            _mm_storeu_ps(
-                score + (size_t)h * score_stride + j,
-                _mm_mul_ps(sum_all_4f(acc[h][0], acc[h][1], acc[h][2], acc[h][3]), scale));
+    }
+}
+
+CPU_INLINE void open_keys(const uint32_t type, const uint8_t *rows, size_t stride, uint32_t n,
+                          size_t ahead, float *to)
+{
+    const uint32_t step = type == ATSI_TYPE_F16 ? 8 : type == ATSI_TYPE_F32 ? 4 : 32;
+    const size_t bytes = type == ATSI_TYPE_Q8_0 ? sizeof(struct atsi_block_q8_0) : 16;
+    struct rows_16 r = {{rows, rows + 4 * stride, rows + 8 * stride, rows + 12 * stride}, stride};
+    for (uint32_t d = 0; d < n; d += step, to += (size_t)step * 32) {
+        if (d * bytes / step % 64 < bytes)
+            prefetch_16(&r, ahead);
+        if (type == ATSI_TYPE_F16)
+            open_f16_8(&r, to);
+        else if (type == ATSI_TYPE_F32)
+            open_f32_4(&r, to);
+        else
+            open_q8_32(&r, to);
+        walk_16(&r, bytes);
     }
 }
 
 /* ---------------------------------------------------------------- softmax */
-
-/* score[n] -> exp(score - max); returns 1 / their sum, which a sink joins last. */
-static float softmax(float *score, uint32_t n, const float *sink)
+/* Scores from .. to - 1 among i .. i + 15. */
+CPU_INLINE __mmask16 seen_16(uint32_t i, uint32_t from, uint32_t to)
 {
-    const __m512 s = _mm512_set1_ps(sink != NULL ? *sink : -__builtin_inff());
-    __m512 max = s, sum = _mm512_setzero_ps();
-    for (uint32_t i = 0; i < n; i += 16) {
-        const __mmask16 m = mask_left(n - i);
-        max = _mm512_mask_max_ps(max, m, max, _mm512_maskz_loadu_ps(m, score + i));
+    return mask_left(to - i) & (__mmask16)(from > i ? 0xffffu << (from - i) : 0xffffu);
+}
+
+static void soften(float *s, uint32_t from, uint32_t to, float *max_out, float *sum_out)
+{
+    const uint32_t begin = from / 16 * 16;
+    __m512 max = _mm512_set1_ps(-__builtin_inff()), sum = _mm512_setzero_ps();
+    for (uint32_t i = begin; i < to; i += 16) {
+        const __mmask16 m = seen_16(i, from, to);
+        max = _mm512_mask_max_ps(max, m, max, _mm512_maskz_loadu_ps(m, s + i));
     }
-    max = _mm512_set1_ps(_mm512_reduce_max_ps(max));
-    for (uint32_t i = 0; i < n; i += 16) {
-        const __mmask16 m = mask_left(n - i);
-        __m512 e = exp_16(_mm512_sub_ps(_mm512_maskz_loadu_ps(m, score + i), max));
+    *max_out = _mm512_reduce_max_ps(max);
+    max = _mm512_set1_ps(*max_out);
+    for (uint32_t i = begin; i < to; i += 16) {
+        const __mmask16 m = seen_16(i, from, to);
+        const __m512 e = exp_16(_mm512_sub_ps(_mm512_maskz_loadu_ps(m, s + i), max));
         sum = _mm512_mask_add_ps(sum, m, sum, e);
-        _mm512_mask_storeu_ps(score + i, m, e);
+        _mm512_mask_storeu_ps(s + i, m, e);
     }
-    if (sink == NULL)
-        return 1.0f / sum_16f(sum);
-    return 1.0f / (sum_16f(sum) + _mm512_cvtss_f32(exp_16(_mm512_sub_ps(s, max))));
+    *sum_out = sum_16f(sum);
 }
 
-/* ---------------------------------------------------------------- values */
+#include "../cpu_common/attn_tile.h"
 
-/* out[h][i .. i + 16 nz) = inv[h] * sum over cells of p[h] * v: `full` unless the last register is
- * cut by m. */
-CPU_INLINE void value_columns(const uint32_t type, const int heads, const int nz, const int full,
-                              __mmask16 m, const struct cpu_attn_args *a, size_t i,
-                              const float *score, size_t score_stride, const float *inv, float *out)
+void attn_avx512(const struct cpu_attn_tile *t)
 {
-    const size_t dv = a->dv, row = row_bytes(type, dv);
-    const uint8_t *v = a->v;
-    __m512 acc[MAX_HEADS][8];
-    for (int h = 0; h < heads; h++)
-        for (int z = 0; z < nz; z++)
-            acc[h][z] = _mm512_setzero_ps();
-    for (uint32_t j = 0; j < a->n_kv; j++, v += row) {
-        __m512 c[8], d = _mm512_setzero_ps();
-        if (j == a->n_first)
-            v = a->v2;
-        for (int z = 0; z < nz; z++) {
-            if (z % 2 == 0) /* i is a multiple of 32 when nz > 1 */
-                d = block_scale(type, v, i + 16 * (size_t)z);
-            c[z] = cache_16(type, v, i + 16 * (size_t)z, d, full, m);
-        }
-        for (int h = 0; h < heads; h++) {
-            __m512 p = _mm512_set1_ps(score[(size_t)h * score_stride + j]);
-            for (int z = 0; z < nz; z++)
-                acc[h][z] = _mm512_fmadd_ps(p, c[z], acc[h][z]);
-        }
-    }
-    for (int h = 0; h < heads; h++)
-        for (int z = 0; z < nz; z++)
-            store_lanes(out + (size_t)h * dv + i + 16 * (size_t)z,
-                        _mm512_mul_ps(acc[h][z], _mm512_set1_ps(inv[h])), full, m);
-}
-
-/* Wide groups of columns where registers allow: heads * nz <= 16 accumulators. */
-CPU_INLINE void values(const uint32_t type, const int heads, const struct cpu_attn_args *a,
-                       const float *score, size_t ss, const float *inv, float *out)
-{
-    const size_t dv = a->dv;
-    size_t i = 0;
-    if (heads <= 2)
-        for (; i + 128 <= dv; i += 128)
-            value_columns(type, heads, 8, 1, 0, a, i, score, ss, inv, out);
-    for (; i + 64 <= dv; i += 64)
-        value_columns(type, heads, 4, 1, 0, a, i, score, ss, inv, out);
-    for (; i < dv; i += 16)
-        value_columns(type, heads, 1, 0, mask_left(dv - i), a, i, score, ss, inv, out);
-}
-
-/* ---------------------------------------------------------------- the slot */
-
-CPU_INLINE void attend(const int heads, const struct cpu_attn_args *a, uint32_t head)
-{
-    const size_t ss = (a->n_kv + (size_t)15) / 16 * 16;
-    const float *q = a->q + (size_t)head * a->dk;
-    float *score = a->score + head * ss, *out = a->out + (size_t)head * a->dv, inv[MAX_HEADS];
-    if (a->type_k == ATSI_TYPE_F16)
-        scores(ATSI_TYPE_F16, heads, a, q, score, ss);
-    else if (a->type_k == ATSI_TYPE_Q8_0)
-        scores(ATSI_TYPE_Q8_0, heads, a, q, score, ss);
-    else
-        scores(ATSI_TYPE_F32, heads, a, q, score, ss);
-    for (int h = 0; h < heads; h++)
-        inv[h] =
-            softmax(score + (size_t)h * ss, a->n_kv, a->sink != NULL ? a->sink + head + h : NULL);
-    if (a->type_v == ATSI_TYPE_F16)
-        values(ATSI_TYPE_F16, heads, a, score, ss, inv, out);
-    else if (a->type_v == ATSI_TYPE_Q8_0)
-        values(ATSI_TYPE_Q8_0, heads, a, score, ss, inv, out);
-    else
-        values(ATSI_TYPE_F32, heads, a, score, ss, inv, out);
-}
-
-void attn_avx512(const struct cpu_attn_args *a)
-{
-    uint32_t h = 0;
-    for (; a->n_q - h >= 4; h += 4)
-        attend(4, a, h);
-    if (a->n_q - h >= 2) {
-        attend(2, a, h);
-        h += 2;
-    }
-    if (a->n_q - h >= 1)
-        attend(1, a, h);
+    attn_chunk(t);
 }

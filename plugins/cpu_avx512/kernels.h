@@ -42,7 +42,7 @@ void topk_avx512(const float *logits, uint32_t n, uint32_t k, uint32_t gating, i
                  float *w);
 
 /* attn.c */
-void attn_avx512(const struct cpu_attn_args *a);
+void attn_avx512(const struct cpu_attn_tile *t);
 
 /* conv.c */
 void conv_avx512(const struct cpu_conv_args *a);

@@ -67,6 +67,7 @@ static void cpu_close(struct atsi_backend *be)
         return;
     free(be->steps.data);
     free(be->shared.data);
+    free(be->parts.data);
     free(be);
 }
 

@@ -14,8 +14,8 @@
 /* Rows of a weight are dealt to workers in multiples of this, so that kernels see whole tiles: two
  * panels, which are read side by side. */
 #define CPU_ROW_STEP 32u
-/* Rows of activations that meet one expert at a time. */
-#define CPU_GATHER 64u
+/* Rows of activations that meet one expert at a time, at most: its weights are unpacked as often. */
+#define CPU_GATHER 128u
 #define CPU_NO_BAD_EXPERT INT64_MAX /* no 32-bit id */
 
 static inline size_t cpu_round_up(size_t n, size_t step)
@@ -44,6 +44,7 @@ struct atsi_backend {
     struct cpu_kernels kernels;
     struct cpu_block steps;  /* struct cpu_step per op of the split */
     struct cpu_block shared; /* quantized activations of a batch, written by all workers */
+    struct cpu_block parts;  /* results of an attention's chunks */
 };
 
 /* One run of a split, seen by all workers. */
@@ -90,10 +91,10 @@ void cpu_share(const struct atsi_worker *w, size_t n, size_t step, size_t *first
 size_t cpu_matmul_scratch(const struct atsi_op *op);
 size_t cpu_embed_scratch(const struct atsi_op *op);
 size_t cpu_experts_scratch(const struct atsi_op *op, uint32_t n_threads);
-size_t cpu_attn_scratch(const struct atsi_op *op);
+size_t cpu_attn_scratch(const struct atsi_op *op, uint32_t n_threads);
+/* Memory that all workers share in it. */
+size_t cpu_attn_shared(const struct atsi_op *op, uint32_t n_threads);
 size_t cpu_delta_scratch(const struct atsi_op *op);
-/* The most positions a row of an attention sees. */
-uint32_t cpu_attn_visible(const struct atsi_op *op);
 
 void cpu_op_matmul(struct cpu_worker *w, const struct atsi_op *op);
 void cpu_op_experts(struct cpu_worker *w, const struct atsi_op *op);

@@ -56,20 +56,43 @@ typedef void cpu_gemm_fn(const void *w, size_t w_stride, uint32_t n_rows, const 
 typedef void cpu_gemm_panel_fn(uint32_t type, const void *panels, uint32_t n_panels,
                                const struct cpu_act *x, float *y, size_t y_stride);
 
-/* One attention work unit: `n_q` consecutive query heads that share KV head's cache, one token.
- *   q [n_q][dk]; n_kv visible rows in order of position: n_first of them at k [.][dk] and v [.][dv]
- *   (rows packed, types type_k / type_v: F32, F16, Q8_0), the rest at k2 and v2, where a ring
- * begins anew (n_first == n_kv: k2 and v2 are not read); sink [n_q] or NULL; out [n_q][dv]; score:
- * scratch of n_q * round_up(n_kv, 16) floats. The result must not depend on n_first. */
-struct cpu_attn_args {
-    uint32_t n_q, dk, dv, n_kv, n_first;
+/* Attention goes over the positions in chunks that begin at multiples of CPU_ATTN_CELLS, whoever
+ * computes them, and joins their results in order: a row's result depends neither on the rows
+ * beside it nor on how chunks were dealt to workers. */
+#define CPU_ATTN_CELLS 256u
+#define CPU_ATTN_ROWS 96u /* the most query rows of a call */
+/* Floats from row to row of a chunk's result: dv values, then padding. */
+#define CPU_ATTN_OUT(dv) (((size_t)(dv) + 31) / 32 * 32)
+/* Floats of scratch: queries, 48 keys, the values, the scores. */
+#define CPU_ATTN_SCORES (CPU_ATTN_CELLS + 16u)
+#define CPU_ATTN_SCRATCH(n_row, dk, dv)                                                            \
+    (((size_t)(n_row) + 48) * (((size_t)(dk) + 15) / 16 * 16) +                                    \
+     CPU_ATTN_CELLS * CPU_ATTN_OUT(dv) + (size_t)(n_row)*CPU_ATTN_SCORES)
+
+/* Cells [from, to) of a chunk; from >= to: none. */
+struct cpu_attn_seen {
+    uint32_t from, to;
+};
+
+/* One chunk of one KV head's cache times n_row query rows.
+ *   q: row r at q + r / n_head * q_stride + r % n_head * dk; it sees seen[r].
+ *   Cells at .. at + n of the chunk (at + n <= CPU_ATTN_CELLS, n > 0) are there, in order of
+ * position: n_first of them at k [.][dk] and v [.][dv] (rows packed, types type_k / type_v: F32,
+ * F16, Q8_0), the rest at k2 and v2, where a ring begins anew (n_first == n: k2 and v2 are not
+ * read).  What no row sees need not be a number.
+ *   Results per row: max, the largest score, sum of exp(score - max), out [CPU_ATTN_OUT(dv)], the
+ * values weighted with exp(score - max); -inf, 0 and 0 for a row that sees nothing. */
+struct cpu_attn_tile {
+    uint32_t n_row, n_head, dk, dv;
+    uint32_t at, n, n_first;
     uint32_t type_k, type_v;
     float scale;
     const float *q;
+    size_t q_stride;
+    const struct cpu_attn_seen *seen;
     const void *k, *v, *k2, *v2;
-    const float *sink;
-    float *out;
-    float *score;
+    float *max, *sum, *out; /* out: 64-byte aligned */
+    float *scratch;         /* CPU_ATTN_SCRATCH(n_row, dk, dv), 64-byte aligned */
 };
 
 /* ATSI_OP_CONV for n_ch neighbouring channels and n_tok rows.  x, y: first channel of row 0, rows
@@ -132,7 +155,7 @@ struct cpu_kernels {
     void (*store_f16)(const float *x, uint16_t *y, size_t n);
     /* n a multiple of 32; rounding as ATSI_TYPE_Q8_0 of docs/formats.md */
     void (*store_q8_0)(const float *x, void *y, size_t n);
-    void (*attn)(const struct cpu_attn_args *a);
+    void (*attn)(const struct cpu_attn_tile *t);
     /* ids[k], w[k]: the k largest logits of n and their weights (ATSI_OP_TOPK) */
     void (*topk)(const float *logits, uint32_t n, uint32_t k, uint32_t gating, int32_t *ids,
                  float *w);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reference attention of one token: softmax(scale * q.k) v, one query head after the other. */
+ * Reference attention over one chunk of positions, one query row after the other. */
 #include "ref.h"
 
 #include <math.h>
@@ -18,60 +18,52 @@ static float element(uint32_t type, const void *row, uint32_t i)
     }
 }
 
-/* Visible row p of the keys or values: in the first part, or where the ring begins anew. */
-static const void *row_at(const struct cpu_attn_args *a, bool keys, uint32_t p)
+/* Cell c of the chunk, keys or values: in the first part, or where the ring begins anew. */
+static const void *row_at(const struct cpu_attn_tile *t, bool keys, uint32_t c)
 {
-    size_t bytes = (size_t)atsi_row_bytes(keys ? a->type_k : a->type_v, keys ? a->dk : a->dv);
-    const unsigned char *first = keys ? a->k : a->v, *rest = keys ? a->k2 : a->v2;
-    return p < a->n_first ? first + p * bytes : rest + (p - a->n_first) * bytes;
+    size_t bytes = (size_t)atsi_row_bytes(keys ? t->type_k : t->type_v, keys ? t->dk : t->dv);
+    const unsigned char *first = keys ? t->k : t->v, *rest = keys ? t->k2 : t->v2;
+    uint32_t i = c - t->at;
+    return i < t->n_first ? first + i * bytes : rest + (i - t->n_first) * bytes;
 }
 
-static void scores(const struct cpu_attn_args *a, const float *q, float *score)
+static float scores(const struct cpu_attn_tile *t, const float *q, struct cpu_attn_seen seen,
+                    float *score)
 {
-    for (uint32_t p = 0; p < a->n_kv; p++) {
-        const void *row = row_at(a, true, p);
+    float max = -INFINITY;
+    for (uint32_t c = seen.from; c < seen.to; c++) {
+        const void *row = row_at(t, true, c);
         float dot = 0;
-        for (uint32_t i = 0; i < a->dk; i++)
-            dot += q[i] * element(a->type_k, row, i);
-        score[p] = dot * a->scale;
+        for (uint32_t i = 0; i < t->dk; i++)
+            dot += q[i] * element(t->type_k, row, i);
+        score[c] = dot * t->scale;
+        max = fmaxf(max, score[c]);
     }
+    return max;
 }
 
-/* The sink, where there is one, takes its share of the weights and gives nothing. */
-static void softmax(float *x, uint32_t n, const float *sink)
+static void values(const struct cpu_attn_tile *t, struct cpu_attn_seen seen, float max,
+                   float *sum_out, float *out)
 {
-    float max = sink != NULL ? *sink : x[0];
+    const float *score = t->scratch;
     double sum = 0;
-    for (uint32_t i = 0; i < n; i++)
-        max = fmaxf(max, x[i]);
-    for (uint32_t i = 0; i < n; i++) {
-        x[i] = expf(x[i] - max);
-        sum += (double)x[i];
+    memset(out, 0, CPU_ATTN_OUT(t->dv) * sizeof *out);
+    for (uint32_t c = seen.from; c < seen.to; c++) {
+        const void *row = row_at(t, false, c);
+        float weight = expf(score[c] - max);
+        sum += (double)weight;
+        for (uint32_t i = 0; i < t->dv; i++)
+            out[i] += weight * element(t->type_v, row, i);
     }
-    if (sink != NULL)
-        sum += (double)expf(*sink - max);
-    for (uint32_t i = 0; i < n; i++)
-        x[i] = (float)((double)x[i] / sum);
+    *sum_out = (float)sum;
 }
 
-static void weighted_sum(const struct cpu_attn_args *a, const float *weight, float *out)
+static void attn_ref(const struct cpu_attn_tile *t)
 {
-    memset(out, 0, a->dv * sizeof *out);
-    for (uint32_t p = 0; p < a->n_kv; p++) {
-        const void *row = row_at(a, false, p);
-        for (uint32_t i = 0; i < a->dv; i++)
-            out[i] += weight[p] * element(a->type_v, row, i);
-    }
-}
-
-static void attn_ref(const struct cpu_attn_args *a)
-{
-    size_t score_stride = ((size_t)a->n_kv + 15) / 16 * 16;
-    for (uint32_t h = 0; h < a->n_q; h++) {
-        float *score = a->score + h * score_stride;
-        scores(a, a->q + (size_t)h * a->dk, score);
-        softmax(score, a->n_kv, a->sink != NULL ? a->sink + h : NULL);
-        weighted_sum(a, score, a->out + (size_t)h * a->dv);
+    for (uint32_t r = 0; r < t->n_row; r++) {
+        const float *q = t->q + r / t->n_head * t->q_stride + (size_t)(r % t->n_head) * t->dk;
+        t->max[r] = scores(t, q, t->seen[r], t->scratch);
+        values(t, t->seen[r], t->max[r], &t->sum[r], t->out + r * CPU_ATTN_OUT(t->dv));
     }
 }
 

@@ -25,8 +25,8 @@ struct planner {
     uint32_t n_spans;
     uintptr_t act_from, act_to; /* source of the rounded activations, empty when there are none */
     uint32_t act_block, act_rows, act_k;
-    bool act_own;           /* in each worker's scratch, not in the shared buffer */
-    size_t scratch, shared; /* largest needs so far */
+    bool act_own;                  /* in each worker's scratch, not in the shared buffer */
+    size_t scratch, shared, parts; /* largest needs so far */
     size_t act_scratch;
 };
 
@@ -133,6 +133,12 @@ static void plan_act(struct planner *p, const struct atsi_op *op, struct cpu_ste
     p->act_k = s->act_k;
 }
 
+static void plan_attn(struct planner *p, const struct atsi_op *op, uint32_t n_threads)
+{
+    need(&p->scratch, cpu_attn_scratch(op, n_threads));
+    need(&p->parts, cpu_attn_shared(op, n_threads));
+}
+
 static void plan_op(struct planner *p, const struct atsi_op *op, struct cpu_step *s,
                     uint32_t n_threads)
 {
@@ -146,7 +152,7 @@ static void plan_op(struct planner *p, const struct atsi_op *op, struct cpu_step
     else if (op->kind == ATSI_OP_MATMUL_ID)
         need(&p->scratch, cpu_experts_scratch(op, n_threads));
     else if (op->kind == ATSI_OP_ATTN)
-        need(&p->scratch, cpu_attn_scratch(op));
+        plan_attn(p, op, n_threads);
     else if (op->kind == ATSI_OP_DELTA_NET)
         need(&p->scratch, cpu_delta_scratch(op));
     if (s->barrier)
@@ -341,6 +347,8 @@ int cpu_run_split(struct atsi_backend *be, const struct atsi_split *split, struc
     for (uint32_t i = 0; i < split->n_ops; i++)
         plan_op(&p, split->ops[i], &steps[i], n_threads);
     rc = cpu_block_grow(&be->shared, p.shared, err);
+    if (rc == ATSI_OK)
+        rc = cpu_block_grow(&be->parts, p.parts, err);
     if (rc != ATSI_OK || split->n_ops == 0)
         return rc;
     r.run.steps = steps;

@@ -34,6 +34,8 @@ struct cuda_settings {
     uint64_t spin_ns;     /* event_wait() spins at least so long */
     size_t staging_bytes; /* pinned ring for copies from pageable memory; 0: none */
     uint32_t copy_blocks; /* thread blocks of a copy kernel */
+    bool fast_half;       /* see struct cuda_device */
+    bool fuse;            /* see struct cuda_launch, wanted */
 };
 
 void cuda_settings_get(const struct atsi_host *host, struct cuda_settings *out);
@@ -81,18 +83,14 @@ struct cuda_vmm;
 struct cuda_region;
 
 /* ---------------------------------------------------------------- measured times (timing.c) */
-/* Events around pieces of queued work; becomes numbers when the last one has fired. */
+/* Events around pieces of queued work; becomes numbers when the last one has fired.  Kept for the
+ * next measurement then, with its events. */
 struct cuda_timing {
     struct cuda_timing *next;
     cudaStream_t stream; /* of the work */
     uint64_t *out;       /* [n] nanoseconds between events i and i + 1 */
-    uint32_t n;
-    cudaEvent_t ev[]; /* [n + 1] */
-};
-
-struct cuda_pool {
-    cudaEvent_t *at;
-    uint32_t n, cap;
+    uint32_t n, room;
+    cudaEvent_t ev[]; /* [room + 1], made at their first use */
 };
 
 /* Host functions of one copy through the staging ring; freed once all have run. */
@@ -107,7 +105,7 @@ struct atsi_backend {
     struct cuda_ranges ranges;
     struct cuda_registered registered;
     struct cuda_vmm *vmm;        /* NULL: plain allocation only */
-    struct cuda_pool pool;       /* events for measurements */
+    struct cuda_timing *spare;   /* for measurements to come, least room first */
     struct cuda_timing *timings; /* queued, oldest first */
     struct cuda_timing **timings_end;
     cudaStream_t clock; /* has never work but `base` */
@@ -177,6 +175,9 @@ void cuda_host_unregister_all(struct atsi_backend *be);
 struct cuda_graph {
     uint64_t key, digest;
     const void *scratch;
+    uint32_t *attention; /* [n_attention] operations whose positions grow */
+    uint32_t n_attention, n_ops;
+    uint32_t chain;       /* the next one in its bucket, plus 1; 0: none */
     cudaGraphExec_t exec; /* NULL: seen, not captured yet */
     uint64_t used;        /* tick of the last use */
     bool refused;         /* it cannot be captured */
@@ -185,7 +186,7 @@ struct cuda_graph {
 struct cuda_graphs {
     struct cuda_graph *at;
     uint32_t n, cap;
-    uint32_t hint; /* splits come in the same order round after round */
+    uint32_t *bucket, n_buckets; /* by key: an entry, plus 1 */
     uint64_t tick;
 };
 
@@ -198,11 +199,20 @@ struct atsi_queue {
     struct cuda_graphs graphs;
 };
 
+/* What an event stands for, put into words when it is asked for. */
+struct cuda_work {
+    uint64_t n;
+    const char *what;   /* [static] n what: operations, bytes filled */
+    const char *op;     /* [static] the last operation, or NULL */
+    const char *tensor; /* [borrowed for the call] its result */
+};
+
 struct atsi_event {
     struct atsi_backend *be;
     cudaEvent_t ev;
     bool signalled; /* work that fires it has been queued */
-    char what[96];  /* that work */
+    struct cuda_work work;
+    char tensor[48];
 };
 
 /* queue.c */
@@ -222,11 +232,11 @@ int cuda_event_time(const struct atsi_event *ev, uint64_t *ns_out);
 /* ATSI_EINVAL when one of them would never fire. */
 int cuda_events_check(struct atsi_event *const *wait, uint32_t n, struct atsi_err *err);
 /* Makes the stream wait for all of them. */
-int cuda_events_wait(struct atsi_backend *be, cudaStream_t stream, struct atsi_event *const *wait,
-                     uint32_t n, struct atsi_err *err);
+int cuda_events_wait(cudaStream_t stream, struct atsi_event *const *wait, uint32_t n,
+                     struct atsi_err *err);
 /* `ev` (may be NULL) fires when the work queued so far is done. */
-int cuda_event_signal(struct atsi_backend *be, cudaStream_t stream, struct atsi_event *ev,
-                      struct atsi_err *err, const char *fmt, ...) ATSI_PRINTF(5, 6);
+int cuda_event_signal(cudaStream_t stream, struct atsi_event *ev, struct atsi_err *err,
+                      const struct cuda_work *work);
 
 /* timing.c */
 int cuda_clock_open(struct atsi_backend *be, struct atsi_err *err);
@@ -253,13 +263,15 @@ int cuda_launch_ops(struct atsi_queue *q, const struct atsi_split *split, struct
                     struct atsi_err *err);
 
 /* graph.c */
-/* Queues the split as a captured graph, or *done = false: not this time. */
-int cuda_graph_run(struct atsi_queue *q, const struct atsi_split *split, uint64_t digest,
-                   bool *done, struct atsi_err *err);
+/* The split's entry, made when there is none; NULL without memory: it runs without a graph. */
+struct cuda_graph *cuda_graph_of(struct atsi_queue *q, const struct atsi_split *split);
+/* Of what a captured launch depends on, the part that may change under the same key. */
+uint64_t cuda_graph_digest(const struct cuda_graph *g, const struct atsi_split *split);
 /* Whether the split may be replayed without looking at its ops again. */
-bool cuda_graph_ready(const struct atsi_queue *q, uint64_t key, uint64_t digest);
-/* Everything of the ops that a captured launch depends on. */
-uint64_t cuda_split_digest(const struct atsi_split *split);
+bool cuda_graph_ready(const struct atsi_queue *q, const struct cuda_graph *g, uint64_t digest);
+/* Queues the split as a captured graph, or *done = false: not this time. */
+int cuda_graph_run(struct atsi_queue *q, struct cuda_graph *g, const struct atsi_split *split,
+                   uint64_t digest, bool *done, struct atsi_err *err);
 void cuda_graphs_clear(struct atsi_queue *q);
 
 #endif

@@ -163,6 +163,7 @@ static int describe(struct atsi_backend *be, struct atsi_err *err)
     be->dev.sm = capability(be->dev.index);
     be->dev.n_sm = (uint32_t)n_sm;
     be->dev.shared_bytes = (size_t)shared;
+    be->dev.fast_half = be->set.fast_half;
     return ATSI_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "cuda_plugin.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 int cuda_event_open(struct atsi_backend *be, struct atsi_event **out, struct atsi_err *err)
 {
@@ -37,6 +38,18 @@ void cuda_event_close(struct atsi_event *ev)
     free(ev);
 }
 
+/* A failure of what the event stands for, or around it. */
+static int failed(const struct atsi_event *ev, cudaError_t e, const char *doing,
+                  struct atsi_err *err)
+{
+    const struct cuda_work *w = &ev->work;
+    unsigned long long n = w->n;
+    if (w->op == NULL)
+        return cuda_check(ev->be, e, err, "%s%llu %s", doing, n, w->what);
+    return cuda_check(ev->be, e, err, "%s%llu %s up to %s of %s", doing, n, w->what, w->op,
+                      ev->tensor);
+}
+
 /* 1: fired; 0: not yet; or ATSI_E*. */
 static int query(const struct atsi_event *ev, struct atsi_err *err)
 {
@@ -49,7 +62,7 @@ static int query(const struct atsi_event *ev, struct atsi_err *err)
         cuda_timing_settle(ev->be);
         return 1;
     }
-    return cuda_check(ev->be, e, err, "%s", ev->what);
+    return failed(ev, e, "", err);
 }
 
 int cuda_event_query(const struct atsi_event *ev)
@@ -64,6 +77,7 @@ int cuda_event_wait(struct atsi_event *ev, uint64_t spin_ns, struct atsi_err *er
 {
     const struct atsi_host *host = ev->be->host;
     uint64_t start = host->now_ns(host->ctx);
+    cudaError_t e;
     int rc = cuda_enter(ev->be, err);
     if (rc != ATSI_OK)
         return rc;
@@ -77,10 +91,11 @@ int cuda_event_wait(struct atsi_event *ev, uint64_t spin_ns, struct atsi_err *er
         if (rc != 0)
             return rc == 1 ? ATSI_OK : rc;
     } while (host->now_ns(host->ctx) - start < spin_ns);
-    rc = cuda_check(ev->be, cudaEventSynchronize(ev->ev), err, "%s", ev->what);
-    if (rc == ATSI_OK)
-        cuda_timing_settle(ev->be);
-    return rc;
+    e = cudaEventSynchronize(ev->ev);
+    if (e != cudaSuccess)
+        return failed(ev, e, "", err);
+    cuda_timing_settle(ev->be);
+    return ATSI_OK;
 }
 
 int cuda_event_time(const struct atsi_event *ev, uint64_t *ns_out)
@@ -102,28 +117,28 @@ int cuda_events_check(struct atsi_event *const *wait, uint32_t n, struct atsi_er
     return ATSI_OK;
 }
 
-int cuda_events_wait(struct atsi_backend *be, cudaStream_t stream, struct atsi_event *const *wait,
-                     uint32_t n, struct atsi_err *err)
+int cuda_events_wait(cudaStream_t stream, struct atsi_event *const *wait, uint32_t n,
+                     struct atsi_err *err)
 {
-    int rc = ATSI_OK;
-    for (uint32_t i = 0; i < n && rc == ATSI_OK; i++)
-        rc = cuda_check(be, cudaStreamWaitEvent(stream, wait[i]->ev, cudaEventWaitDefault), err,
-                        "making a stream wait for %s", wait[i]->what);
-    return rc;
+    for (uint32_t i = 0; i < n; i++) {
+        cudaError_t e = cudaStreamWaitEvent(stream, wait[i]->ev, cudaEventWaitDefault);
+        if (e != cudaSuccess)
+            return failed(wait[i], e, "making a stream wait for ", err);
+    }
+    return ATSI_OK;
 }
 
-int cuda_event_signal(struct atsi_backend *be, cudaStream_t stream, struct atsi_event *ev,
-                      struct atsi_err *err, const char *fmt, ...)
+int cuda_event_signal(cudaStream_t stream, struct atsi_event *ev, struct atsi_err *err,
+                      const struct cuda_work *work)
 {
-    va_list ap;
-    int rc;
+    size_t len = work->tensor != NULL ? strnlen(work->tensor, sizeof ev->tensor - 1) : 0;
+    cudaError_t e;
     if (ev == NULL)
         return ATSI_OK;
-    va_start(ap, fmt);
-    (void)vsnprintf(ev->what, sizeof ev->what, fmt, ap);
-    va_end(ap);
-    rc = cuda_check(be, cudaEventRecord(ev->ev, stream), err, "recording an event behind %s",
-                    ev->what);
-    ev->signalled = rc == ATSI_OK;
-    return rc;
+    ev->work = *work;
+    memcpy(ev->tensor, work->tensor != NULL ? work->tensor : "", len);
+    ev->tensor[len] = '\0';
+    e = cudaEventRecord(ev->ev, stream);
+    ev->signalled = e == cudaSuccess;
+    return ev->signalled ? ATSI_OK : failed(ev, e, "recording an event behind ", err);
 }

@@ -49,8 +49,8 @@ template <uint32_t TYPE, bool LOOSE>
 static __device__ __forceinline__ void float_panel_1(float (&w)[4], const uint8_t *panel,
                                                      uint32_t r, uint32_t c)
 {
-    load_chunk<4, LOOSE>(panel + (uint64_t)c * ATSI_PANEL_CHUNK + 4 * r,
-                         [&](int i, uint32_t x) { w[i] = float_of_bits<TYPE>(x); });
+    const panel_rows<4, LOOSE> from = {{panel, panel}, r};
+    from.chunk(c, [&](int i, uint32_t x) { w[i] = float_of_bits<TYPE>(x); });
 }
 
 template <uint32_t TYPE, bool LOOSE>
@@ -59,7 +59,8 @@ static __device__ __forceinline__ void float_panel_2(float (&w)[2][4], const uin
 {
     const uint8_t *chunk = panel + (uint64_t)(c / 2) * ATSI_PANEL_CHUNK;
     if (c + 1 < k) {
-        load_chunk<4, LOOSE>(chunk + 4 * r, [&](int i, uint32_t x) {
+        const panel_rows<4, LOOSE> from = {{chunk, chunk}, r};
+        from.chunk(0, [&](int i, uint32_t x) {
             w[0][i] = float_of_bits<TYPE>(x & 0xffffu);
             w[1][i] = float_of_bits<TYPE>(x >> 16);
         });

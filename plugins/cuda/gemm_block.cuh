@@ -1,386 +1,340 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products of many tokens with weights in blocks, on tensor cores: 128 threads compute a tile of 64
- * rows x 64 tokens, 256 columns at a time.  Weights are unpacked to signed bytes in shared memory
- * once per tile; each of the four warps multiplies 32 rows x 32 tokens.
+ * Products of many tokens with weights in blocks, on int8 tensor cores (gemm.cuh has the tiles,
+ * gemm_stage.cuh the memory).
  *
- * Integer sums are exact and scaled as the reference scales them: per block of 32, or per
- * super-block after integer scales.  So results differ from those of few tokens by the order of f32
- * additions alone: here it is that of the blocks, there the slots of gemv.cuh.
+ * Integer sums over 32 columns (16, where scales change so often) are exact; they become floats,
+ * are scaled and added in order of the columns.  Results differ from those of few tokens, and of
+ * other devices, by the rounding of these f32 additions alone; they are the same from both layouts.
  */
 #ifndef ATSI_CUDA_GEMM_BLOCK_CUH
 #define ATSI_CUDA_GEMM_BLOCK_CUH
 
-#include "gemm.cuh"
+#include "gemm_stage.cuh"
 #include "mma.cuh"
 
-#define STAGE_ELEMS 256u
-#define STAGE_UNITS (STAGE_ELEMS / UNIT_ELEMS)
-#define STAGE_STRIDE (STAGE_ELEMS + 16u) /* rows of a tile start in different banks */
-#define BLOCK_THREADS 128u
+#define BLOCK_WARP_ROWS 32u
 
-struct stage_codes {
-    int8_t w[GEMM_ROWS][STAGE_STRIDE], x[GEMM_TOKENS][STAGE_STRIDE];
-};
-
-/* What scales blocks of 32: floats per unit. */
-struct stage_scales_32 {
-    float d[STAGE_UNITS][GEMM_ROWS], dx[STAGE_UNITS][GEMM_TOKENS];
-};
-struct stage_offsets_32 {
-    float m[STAGE_UNITS][GEMM_ROWS], sum[STAGE_UNITS][GEMM_TOKENS]; /* sum: times dx */
-};
-
-/* What scales a super-block. */
-template <uint32_t TYPE>
-struct stage_scales_k {
-    int32_t sc[STAGE_ELEMS / unit_shape<TYPE>::SUB][GEMM_ROWS];
-    float d[GEMM_ROWS], dx[GEMM_TOKENS];
-};
-/* Mins as an operand of its own: sums of 16 are 128 * high + low, both signed bytes. */
-struct stage_mins_k {
-    float m[GEMM_ROWS];
-    int8_t mn[GEMM_ROWS][16], low[GEMM_TOKENS][16], high[GEMM_TOKENS][16];
-};
-
-struct stage_nothing {
-};
-
-template <bool C, class A, class B>
-struct choose {
-    typedef A type;
-};
-template <class A, class B>
-struct choose<false, A, B> {
-    typedef B type;
-};
-
-template <uint32_t TYPE>
-struct stage {
-    typedef unit_shape<TYPE> S;
-    stage_codes codes;
-    typename choose<S::ELEMS == 32, stage_scales_32, stage_scales_k<TYPE>>::type scales;
-    typename choose<S::OFFSET, stage_offsets_32,
-                    typename choose<S::MINS, stage_mins_k, stage_nothing>::type>::type mins;
-};
-
-/* ---------------------------------------------------------------- filling */
-
-/* Four rows of unit i of the stage, unpacked. */
-template <uint32_t TYPE, int LAYOUT>
-static __device__ __forceinline__ void store_unit(stage<TYPE> &s, uint32_t row, uint32_t i,
-                                                  const unit &w)
-{
-    typedef unit_shape<TYPE> S;
-    uint32_t u = i % S::UNITS;
-#pragma unroll
-    for (uint32_t run = 0; run < 2; run++) {
-        uint32_t e = S::ELEMS == 32 ? UNIT_ELEMS * i + 16 * run : unit_run<TYPE, LAYOUT>(u, run);
-        *(uint4 *)(void *)&s.codes.w[row][e] =
-            make_uint4(centred<S::ZERO>(w.q[4 * run]), centred<S::ZERO>(w.q[4 * run + 1]),
-                       centred<S::ZERO>(w.q[4 * run + 2]), centred<S::ZERO>(w.q[4 * run + 3]));
-        if constexpr (S::ELEMS == 256)
-            if (e % unit_shape<TYPE>::SUB == 0)
-                s.scales.sc[e / unit_shape<TYPE>::SUB][row] = w.sc[run];
-        if constexpr (S::MINS)
-            s.mins.mn[row][e / 16] = (int8_t)w.mn[run];
-    }
-    if constexpr (S::ELEMS == 32) {
-        s.scales.d[i][row] = w.d;
-        if constexpr (S::OFFSET)
-            s.mins.m[i][row] = w.m;
-    } else if (u == 0) {
-        s.scales.d[row] = w.d;
-        if constexpr (S::MINS)
-            s.mins.m[row] = w.m;
-    }
-}
-
-/* Each thread reads one unit of four rows. */
-template <uint32_t TYPE, int LAYOUT>
-static __device__ __forceinline__ void fill_weight(stage<TYPE> &s, const cuda_product &p,
-                                                   const gemm_tile &at, uint32_t unit0,
-                                                   uint32_t n_units)
-{
-    typedef unit_shape<TYPE> S;
-    constexpr uint32_t quads = GEMM_ROWS / 4;
-    static_assert(quads * STAGE_UNITS == BLOCK_THREADS, "one unit of four rows per thread");
-    uint32_t i = LAYOUT == CUDA_ROWS ? threadIdx.x % STAGE_UNITS : threadIdx.x / quads;
-    uint32_t quad = LAYOUT == CUDA_ROWS ? threadIdx.x / STAGE_UNITS : threadIdx.x % quads;
-    uint32_t row = at.row0 + 4 * quad, block = (unit0 + i) / S::UNITS, u = i % S::UNITS;
-    packed w[4];
-    if (i >= n_units)
-        return;
-    if constexpr (LAYOUT == CUDA_ROWS) {
-#pragma unroll
-        for (uint32_t j = 0; j < 4; j++) {
-            uint64_t r = row + j < p.n_rows ? row + j : p.n_rows - 1;
-            load_row<TYPE>(w[j], at.w + r * p.row_bytes + (uint64_t)block * S::BYTES, u);
-        }
-    } else {
-        uint64_t panel = (row < p.n_rows ? row : p.n_rows - 1) / ATSI_PANEL_ROWS;
-        const uint8_t *from = at.w + panel * ATSI_PANEL_ROWS * p.row_bytes;
-        load_panel<TYPE, 4, false>(w, panel_at<S>(from, p.k / S::ELEMS, block), 4 * (quad % 4), u);
-    }
-#pragma unroll
-    for (uint32_t j = 0; j < 4; j++) {
-        unit o;
-        unpack<TYPE, LAYOUT>(o, w[j], u);
-        store_unit<TYPE, LAYOUT>(s, 4 * quad + j, i, o);
-    }
-}
-
-/* Low and high part of eight sums of 16 quants. */
-static __device__ __forceinline__ void split_sums(const int16_t *sums, int8_t *low, int8_t *high)
-{
-    uint32_t l[2] = {0, 0}, h[2] = {0, 0};
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        int32_t v = sums[i];
-        l[i / 4] |= ((uint32_t)v & 127u) << (8 * (i % 4));
-        h[i / 4] |= ((uint32_t)(v >> 7) & 255u) << (8 * (i % 4));
-    }
-    *(uint2 *)(void *)low = make_uint2(l[0], l[1]);
-    *(uint2 *)(void *)high = make_uint2(h[0], h[1]);
-}
-
-template <uint32_t TYPE>
-static __device__ __forceinline__ void fill_act_scales(stage<TYPE> &s, const cuda_product &p,
-                                                       const uint32_t (&token)[GEMM_TOKENS],
-                                                       uint32_t unit0, uint32_t n_units)
-{
-    typedef unit_shape<TYPE> S;
-    const struct cuda_act &a = p.act;
-    if constexpr (S::ELEMS == 32) {
-        for (uint32_t i = threadIdx.x; i < GEMM_TOKENS * n_units; i += BLOCK_THREADS) {
-            uint32_t j = i / n_units, u = i % n_units;
-            uint64_t at = (uint64_t)(token[j] / p.x_div) * (a.k / 32) + unit0 + u;
-            s.scales.dx[u][j] = a.d[at];
-            if constexpr (S::OFFSET)
-                s.mins.sum[u][j] = a.d[at] * (float)(a.s[2 * at] + a.s[2 * at + 1]);
-        }
-    } else {
-        uint32_t j = threadIdx.x / 2, half = threadIdx.x % 2;
-        uint64_t at = (uint64_t)(token[j] / p.x_div) * (a.k / 256) + unit0 / STAGE_UNITS;
-        if (half == 0)
-            s.scales.dx[j] = a.d[at];
-        if constexpr (S::MINS)
-            split_sums(a.s + 16 * at + 8 * half, &s.mins.low[j][8 * half],
-                       &s.mins.high[j][8 * half]);
-    }
-}
-
-template <uint32_t TYPE>
-static __device__ __forceinline__ void fill_tokens(stage<TYPE> &s, const cuda_product &p,
-                                                   const uint32_t (&token)[GEMM_TOKENS],
-                                                   uint32_t unit0, uint32_t n_units)
-{
-#pragma unroll 4
-    for (uint32_t i = threadIdx.x; i < GEMM_TOKENS * STAGE_ELEMS / 16; i += BLOCK_THREADS) {
-        uint32_t j = i / (STAGE_ELEMS / 16), part = i % (STAGE_ELEMS / 16);
-        const int8_t *x = p.act.q + (uint64_t)(token[j] / p.x_div) * p.k;
-        if (part < 2 * n_units)
-            *(int4 *)(void *)&s.codes.x[j][16 * part] =
-                *(const int4 *)(const void *)(x + (uint64_t)unit0 * UNIT_ELEMS + 16 * part);
-    }
-    fill_act_scales<TYPE>(s, p, token, unit0, n_units);
-}
-
-/* ---------------------------------------------------------------- multiplying */
-
-#define WARP_ROWS 32u
-#define WARP_TOKENS 32u
-
-/* A warp's part of the tile, as fragments of mma.cuh: [16 rows][8 tokens]. */
-struct warp_at {
-    uint32_t row, token; /* the warp's first ones */
-    uint32_t g, t;
-};
-
-typedef float warp_floats[2][4][4];
-
-struct warp_codes {
-    uint32_t w[2][4], x[4][2];
-};
-
-template <uint32_t TYPE>
-static __device__ __forceinline__ void load_codes_of(warp_codes &f, const stage<TYPE> &s,
-                                                     const warp_at &at, uint32_t u)
-{
-#pragma unroll
-    for (uint32_t m = 0; m < 2; m++)
-        mma_load_a(f.w[m], &s.codes.w[at.row + 16 * m][UNIT_ELEMS * u], STAGE_STRIDE);
-#pragma unroll
-    for (uint32_t n = 0; n < 4; n += 2) {
-        uint32_t x[2][2];
-        mma_load_b(x, &s.codes.x[at.token + 8 * n][UNIT_ELEMS * u], STAGE_STRIDE);
-#pragma unroll
-        for (uint32_t i = 0; i < 4; i++)
-            f.x[n + i / 2][i % 2] = x[i / 2][i % 2];
-    }
-}
-
-/* Row and token of element c of fragment (m, n). */
-static __device__ __forceinline__ uint32_t row_of(const warp_at &at, uint32_t m, uint32_t c)
-{
-    return at.row + 16 * m + at.g + c / 2 * 8;
-}
-
-static __device__ __forceinline__ uint32_t token_of(const warp_at &at, uint32_t n, uint32_t c)
-{
-    return at.token + 8 * n + 2 * at.t + c % 2;
-}
-
-/* 1.5 * 2^23: sums below 2^22 added to its bits are the float that much larger.  So the
- * conversion, slow on its own, is one subtraction. */
+/* 1.5 * 2^23: a sum below 2^22 added to its bits is the float that much larger, so that no slow
+ * conversion is needed.  What is too much leaves in the first scaling: with a scale of up to 21
+ * bits its product with this is exact, and the fused multiply-add rounds the true product once. */
 #define FLOAT_BASE 0x4b400000
 #define FLOAT_OF_BASE 12582912.0f
 
-template <uint32_t TYPE>
-static __device__ __forceinline__ void multiply_32(warp_floats &acc, const stage<TYPE> &s,
-                                                   const warp_at &at, uint32_t n_units)
+/* Codes of two units of four rows: word t of both runs of each. */
+struct panel_codes {
+    uint32_t q[2][2][4]; /* unit, run, row */
+};
+
+template <uint32_t TYPE, int LAYOUT>
+static __device__ __forceinline__ void read_codes(panel_codes &f,
+                                                  const block_memory<TYPE, LAYOUT> &m,
+                                                  uint32_t slot, const gemm_lane &at, uint32_t pair)
 {
-    for (uint32_t u = 0; u < n_units; u++) {
-        warp_codes f;
-        load_codes_of<TYPE>(f, s, at, u);
+    typedef unit_shape<TYPE> S;
 #pragma unroll
-        for (uint32_t m = 0; m < 2; m++)
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t u = (2 * pair + i) % S::UNITS;
+        packed w[4];
+        load_panel_codes<TYPE, 1>(w, staged_at<4>(m, slot, at.row, (2 * pair + i) / S::UNITS), u,
+                                  at.t);
 #pragma unroll
-            for (uint32_t n = 0; n < 4; n++) {
-                int sum[4] = {FLOAT_BASE, FLOAT_BASE, FLOAT_BASE, FLOAT_BASE};
-                mma_k32(sum, f.w[m], f.x[n]);
-#pragma unroll
-                for (uint32_t c = 0; c < 4; c++) {
-                    uint32_t row = row_of(at, m, c), token = token_of(at, n, c);
-                    float isum = __int_as_float(sum[c]) - FLOAT_OF_BASE, *to = &acc[m][n][c];
-                    *to = fmaf(s.scales.d[u][row] * s.scales.dx[u][token], isum, *to);
-                    if constexpr (unit_shape<TYPE>::OFFSET)
-                        *to = fmaf(s.mins.m[u][row], s.mins.sum[u][token], *to);
-                }
-            }
+        for (uint32_t r = 0; r < 4; r++) {
+            unit o;
+            unpack_codes<TYPE, CUDA_PANELS, 1>(o, w[r], u, at.t);
+            f.q[i][0][r] = centred<S::ZERO>(o.q[0]);
+            f.q[i][1][r] = centred<S::ZERO>(o.q[4]);
+        }
     }
 }
 
+/* Fragments of 32 neighbouring columns, half `s` of a pair of units: where low and high nibbles are
+ * 32 columns apart these are the same runs of both units. */
 template <uint32_t TYPE>
-static __device__ __forceinline__ void add_scaled(int (&to)[4], const int (&sum)[4],
-                                                  const stage<TYPE> &s, const warp_at &at,
-                                                  uint32_t m, uint32_t scale)
+static __device__ __forceinline__ void codes_of_half(uint32_t (&a)[2][4], const panel_codes &f,
+                                                     uint32_t s)
 {
-#pragma unroll
-    for (uint32_t c = 0; c < 4; c++)
-        to[c] += s.scales.sc[scale][row_of(at, m, c)] * sum[c];
-}
-
-template <uint32_t TYPE>
-static __device__ __forceinline__ void multiply_unit_k(int (&isum)[2][4][4], const stage<TYPE> &s,
-                                                       const warp_at &at, uint32_t u)
-{
-    warp_codes f;
-    load_codes_of<TYPE>(f, s, at, u);
+    constexpr bool apart =
+        TYPE == ATSI_TYPE_Q2_K || TYPE == ATSI_TYPE_Q4_K || TYPE == ATSI_TYPE_Q5_K;
 #pragma unroll
     for (uint32_t m = 0; m < 2; m++)
 #pragma unroll
-        for (uint32_t n = 0; n < 4; n++) {
-            int sum[4] = {0, 0, 0, 0};
-            if constexpr (unit_shape<TYPE>::SUB == 32) {
-                mma_k32(sum, f.w[m], f.x[n]);
-                add_scaled<TYPE>(isum[m][n], sum, s, at, m, u);
+        for (uint32_t i = 0; i < 4; i++)
+            a[m][i] = apart ? f.q[i / 2][s][2 * m + i % 2] : f.q[s][i / 2][2 * m + i % 2];
+}
+
+/* Four scales of rows, and what removes FLOAT_BASE. */
+struct row_scales {
+    float d[4], less[4];
+};
+
+static __device__ __forceinline__ row_scales read_scales(const float *table, uint32_t row)
+{
+    float4 v = *(const float4 *)(const void *)(table + row);
+    row_scales s = {{v.x, v.y, v.z, v.w}, {}};
+#pragma unroll
+    for (int r = 0; r < 4; r++)
+        s.less[r] = -FLOAT_OF_BASE * s.d[r];
+    return s;
+}
+
+/* Scales of blocks of 32 tokens' quants are halves, those of a weight may be any power of two: the
+ * tokens' comes first. */
+static __device__ __forceinline__ void add_32(float (&sum)[4][2], const int (&isum)[4], uint32_t m,
+                                              const row_scales &w, const float *dx,
+                                              const float *less)
+{
+#pragma unroll
+    for (uint32_t c = 0; c < 4; c++) {
+        uint32_t r = 2 * m + c / 2;
+        float v = fmaf(__int_as_float(isum[c]), dx[c % 2], less[c % 2]);
+        sum[r][c % 2] = fmaf(v, w.d[r], sum[r][c % 2]);
+    }
+}
+
+/* In super-blocks scales of the tokens are floats, those of the rows halves times small integers.
+ */
+static __device__ __forceinline__ void add_k(float (&sum)[4][2], const int (&isum)[4], uint32_t m,
+                                             const row_scales &w, const float *dx)
+{
+#pragma unroll
+    for (uint32_t c = 0; c < 4; c++) {
+        uint32_t r = 2 * m + c / 2;
+        float v = fmaf(__int_as_float(isum[c]), w.d[r], w.less[r]);
+        sum[r][c % 2] = fmaf(v, dx[c % 2], sum[r][c % 2]);
+    }
+}
+
+/* 32 columns of two groups of 8 tokens; `dx`: two of each.  Unit i of the stage. */
+template <uint32_t TYPE, int LAYOUT>
+static __device__ __forceinline__ void
+multiply_16(gemm_sums &sums, uint32_t n, const uint32_t (&a)[2][4], const uint32_t (&b)[2][2],
+            const row_scales (&w)[2], const float (&dx)[4])
+{
+    typedef unit_shape<TYPE> S;
+    const float less[4] = {-FLOAT_OF_BASE * dx[0], -FLOAT_OF_BASE * dx[1], -FLOAT_OF_BASE * dx[2],
+                           -FLOAT_OF_BASE * dx[3]};
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++)
+#pragma unroll
+        for (uint32_t m = 0; m < 2; m++) {
+            int isum[4] = {FLOAT_BASE, FLOAT_BASE, FLOAT_BASE, FLOAT_BASE};
+            if constexpr (S::SUB == 32) {
+                mma_k32(isum, a[m], b[h]);
+                if constexpr (S::ELEMS == 32)
+                    add_32(sums[n + h], isum, m, w[0], dx + 2 * h, less + 2 * h);
+                else
+                    add_k(sums[n + h], isum, m, w[0], dx + 2 * h);
             } else {
-                int more[4] = {0, 0, 0, 0};
-                mma_k16(sum, f.w[m][0], f.w[m][1], f.x[n][0]);
-                add_scaled<TYPE>(isum[m][n], sum, s, at, m, 2 * u);
-                mma_k16(more, f.w[m][2], f.w[m][3], f.x[n][1]);
-                add_scaled<TYPE>(isum[m][n], more, s, at, m, 2 * u + 1);
+                int more[4] = {FLOAT_BASE, FLOAT_BASE, FLOAT_BASE, FLOAT_BASE};
+                mma_k16(isum, a[m][0], a[m][1], b[h][0]);
+                mma_k16(more, a[m][2], a[m][3], b[h][1]);
+                add_k(sums[n + h], isum, m, w[0], dx + 2 * h);
+                add_k(sums[n + h], more, m, w[1], dx + 2 * h);
             }
         }
+}
+
+/* Q4_1, Q5_1: m times the sum of 32 quants. */
+static __device__ __forceinline__ void add_offsets(float (&sum)[4][2], const float *m,
+                                                   const uint32_t *pair, const float *dx)
+{
+    float4 v = *(const float4 *)(const void *)m;
+    const float rows[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (uint32_t c = 0; c < 2; c++) {
+        float s = (float)((int32_t)(int16_t)(pair[c] & 0xffffu) + ((int32_t)pair[c] >> 16));
+#pragma unroll
+        for (uint32_t r = 0; r < 4; r++)
+            sum[r][c] = fmaf(rows[r], s * dx[c], sum[r][c]);
+    }
+}
+
+/* Unit i, whose codes are `a`, for all of the warp's tokens. */
+template <uint32_t TYPE, int LAYOUT>
+static __device__ __forceinline__ void
+multiply_unit(gemm_sums &sums, const block_memory<TYPE, LAYOUT> &m, uint32_t slot,
+              const gemm_lane &at, uint32_t i, const uint32_t (&a)[2][4])
+{
+    typedef block_stage<TYPE, LAYOUT> B;
+    typedef typename B::S S;
+    constexpr uint32_t per = UNIT_ELEMS / S::SUB;
+    row_scales w[2];
+#pragma unroll
+    for (uint32_t s = 0; s < per; s++)
+        w[s] = read_scales(m.scales() + (per * i + s) * GEMM_WIDE_ROWS, at.row);
+    uint32_t place = i / S::UNITS * m.groups() * 80 + at.token / 64 * 80 + at.t * 20;
+    const int8_t *x = (const int8_t *)m.x(slot) + at.token * B::STRIDE + UNIT_ELEMS * i;
+#pragma unroll
+    for (uint32_t n = 0; n < GEMM_WARP_TOKENS / 8; n += 2) {
+        float4 v = *(const float4 *)(const void *)(m.dx(slot) + place + 2 * n);
+        const float dx[4] = {v.x, v.y, v.z, v.w};
+        uint32_t b[2][2];
+        mma_load_b(b, x + 8 * n * B::STRIDE, B::STRIDE);
+        multiply_16<TYPE, LAYOUT>(sums, n, a, b, w, dx);
+        if constexpr (S::OFFSET) {
+            uint4 s = *(const uint4 *)(const void *)(m.sums(slot) + 4 * (place + 2 * n));
+            const uint32_t pair[4] = {s.x, s.y, s.z, s.w};
+            const float *offsets = m.offsets() + i * GEMM_WIDE_ROWS + at.row;
+            add_offsets(sums[n], offsets, pair, dx);
+            add_offsets(sums[n + 1], offsets, pair + 2, dx + 2);
+        }
+    }
 }
 
 /* A word of four bytes of a table of 16 bytes to a row. */
-static __device__ __forceinline__ uint32_t word_at(const int8_t (*table)[16], uint32_t row,
-                                                   uint32_t t)
+static __device__ __forceinline__ uint32_t word_at(const int8_t *table, uint32_t row, uint32_t t)
 {
-    return *(const uint32_t *)(const void *)&table[row][4 * t];
+    return *(const uint32_t *)(const void *)(table + 16 * row + 4 * t);
 }
 
-template <uint32_t TYPE>
-static __device__ __forceinline__ void subtract_mins(warp_floats &acc, const stage<TYPE> &s,
-                                                     const warp_at &at)
+/* Mins times sums of 16 quants: a product of its own, 16 columns to a super-block. */
+template <uint32_t TYPE, int LAYOUT>
+static __device__ __forceinline__ void subtract_mins(gemm_sums &sums,
+                                                     const block_memory<TYPE, LAYOUT> &m,
+                                                     uint32_t slot, const gemm_lane &at)
 {
+    uint32_t place = at.token / 64 * 80 + at.t * 20;
+    uint32_t a[4];
+    float less[4];
 #pragma unroll
-    for (uint32_t m = 0; m < 2; m++)
+    for (uint32_t r = 0; r < 4; r++) {
+        a[r] = word_at(m.mins(), at.row + r, at.t);
+        less[r] = -m.offsets()[at.row + r];
+    }
 #pragma unroll
-        for (uint32_t n = 0; n < 4; n++) {
-            int low[4] = {0, 0, 0, 0}, high[4] = {0, 0, 0, 0};
-            uint32_t a0 = word_at(s.mins.mn, row_of(at, m, 0), at.t);
-            uint32_t a1 = word_at(s.mins.mn, row_of(at, m, 2), at.t);
-            mma_k16(low, a0, a1, word_at(s.mins.low, at.token + 8 * n + at.g, at.t));
-            mma_k16(high, a0, a1, word_at(s.mins.high, at.token + 8 * n + at.g, at.t));
+    for (uint32_t n = 0; n < GEMM_WARP_TOKENS / 8; n++) {
+        float2 dx = *(const float2 *)(const void *)(m.dx(slot) + place + 2 * n);
+        uint32_t token = at.token + 8 * n + at.g;
+        uint32_t low = word_at(m.low(), token, at.t), high = word_at(m.high(), token, at.t);
+#pragma unroll
+        for (uint32_t f = 0; f < 2; f++) {
+            int l[4] = {0, 0, 0, 0}, h[4] = {0, 0, 0, 0};
+            mma_k16(l, a[2 * f], a[2 * f + 1], low);
+            mma_k16(h, a[2 * f], a[2 * f + 1], high);
 #pragma unroll
             for (uint32_t c = 0; c < 4; c++) {
-                float d = s.mins.m[row_of(at, m, c)] * s.scales.dx[token_of(at, n, c)];
-                acc[m][n][c] = fmaf(-d, (float)(low[c] + 128 * high[c]), acc[m][n][c]);
+                uint32_t r = 2 * f + c / 2;
+                float v = (float)(l[c] + 128 * h[c]) * less[r];
+                sums[n][r][c % 2] = fmaf(v, c % 2 == 0 ? dx.x : dx.y, sums[n][r][c % 2]);
             }
         }
+    }
 }
 
-template <uint32_t TYPE>
-static __device__ __forceinline__ void multiply_k(warp_floats &acc, const stage<TYPE> &s,
-                                                  const warp_at &at)
+template <uint32_t TYPE, int LAYOUT>
+static __device__ __forceinline__ void
+multiply_stage(gemm_sums &sums, const block_memory<TYPE, LAYOUT> &m, uint32_t slot,
+               const gemm_lane &at, uint32_t n_units)
 {
-    int isum[2][4][4] = {};
+    typedef block_stage<TYPE, LAYOUT> B;
 #pragma unroll 1
-    for (uint32_t u = 0; u < STAGE_UNITS; u++)
-        multiply_unit_k<TYPE>(isum, s, at, u);
+    for (uint32_t pair = 0; 2 * pair < n_units; pair++) {
+        panel_codes f;
+        if constexpr (B::PANELS)
+            read_codes<TYPE, LAYOUT>(f, m, slot, at, pair);
 #pragma unroll
-    for (uint32_t i = 0; i < 32; i++) {
-        uint32_t m = i / 16, n = i / 4 % 4, c = i % 4;
-        float d = s.scales.d[row_of(at, m, c)] * s.scales.dx[token_of(at, n, c)];
-        acc[m][n][c] = fmaf(d, (float)isum[m][n][c], acc[m][n][c]);
+        for (uint32_t s = 0; s < 2; s++) {
+            uint32_t i = 2 * pair + s, a[2][4];
+            if (!B::LARGE && i >= n_units)
+                break;
+            if constexpr (B::PANELS) {
+                codes_of_half<TYPE>(a, f, s);
+            } else {
+                const int8_t *w = (const int8_t *)m.w(slot) + UNIT_ELEMS * i;
+                mma_load_a(a[0], w + (at.row - 4 * at.g) * B::STRIDE, B::STRIDE);
+                mma_load_a(a[1], w + (at.row - 4 * at.g + 16) * B::STRIDE, B::STRIDE);
+            }
+            multiply_unit<TYPE, LAYOUT>(sums, m, slot, at, i, a);
+        }
     }
-    if constexpr (unit_shape<TYPE>::MINS)
-        subtract_mins<TYPE>(acc, s, at);
+    if constexpr (B::S::MINS)
+        subtract_mins<TYPE, LAYOUT>(sums, m, slot, at);
 }
 
 /* ---------------------------------------------------------------- the kernel */
 
 template <uint32_t TYPE, int LAYOUT>
-static __global__ void __launch_bounds__(BLOCK_THREADS) gemm_block_kernel(const cuda_product p)
+static __device__ __forceinline__ void begin_stage(const block_memory<TYPE, LAYOUT> &m,
+                                                   const cuda_product &p, const gemm_tile &tile,
+                                                   uint32_t slot, uint32_t stage, uint32_t n_stages)
 {
-    __shared__ __align__(16) stage<TYPE> s;
-    __shared__ uint32_t token[GEMM_TOKENS];
-    uint32_t warp = threadIdx.x / CUDA_WARP, lane = threadIdx.x % CUDA_WARP;
-    warp_at at = {warp % 2 * WARP_ROWS, warp / 2 * WARP_TOKENS, lane / 4, lane % 4};
-    warp_floats acc = {};
-    gemm_tile tile;
-    if (!gemm_here(p, tile))
-        return;
-    gemm_list_tokens(p, tile, token);
-    for (uint32_t unit0 = 0; unit0 < p.k / UNIT_ELEMS; unit0 += STAGE_UNITS) {
-        uint32_t left = p.k / UNIT_ELEMS - unit0, n_units = left < STAGE_UNITS ? left : STAGE_UNITS;
-        fill_weight<TYPE, LAYOUT>(s, p, tile, unit0, n_units);
-        fill_tokens<TYPE>(s, p, token, unit0, n_units);
-        __syncthreads();
-        if constexpr (unit_shape<TYPE>::ELEMS == 32)
-            multiply_32<TYPE>(acc, s, at, n_units);
+    if (stage < n_stages) {
+        stage_span at = span_of<TYPE, LAYOUT>(p, stage);
+        if constexpr (LAYOUT == CUDA_PANELS)
+            copy_panels<TYPE, LAYOUT>(m, p, tile, slot, at);
         else
-            multiply_k<TYPE>(acc, s, at);
+            unpack_rows<TYPE, LAYOUT>(m, p, tile, slot, at);
+        copy_tokens<TYPE, LAYOUT>(m, p, slot, at);
+    }
+    async_commit();
+}
+
+/* `ring` stages are kept; rows, which are unpacked by hand, have one. */
+template <uint32_t TYPE, int LAYOUT>
+static __global__ void __launch_bounds__(GEMM_THREADS(BLOCK_WARP_ROWS, GEMM_WIDE_TOKENS))
+    gemm_block_kernel(const cuda_product p, uint32_t ring)
+{
+    typedef block_stage<TYPE, LAYOUT> B;
+    ATSI_DYNAMIC_SHARED(uint8_t, base);
+    const block_memory<TYPE, LAYOUT> m = {base, gemm_tokens_here(BLOCK_WARP_ROWS)};
+    const gemm_lane at = gemm_lane_here(BLOCK_WARP_ROWS);
+    uint32_t n_stages = (p.k + B::ELEMS - 1) / B::ELEMS;
+    gemm_sums sums = {};
+    gemm_tile tile;
+    if (!gemm_here(p, tile, GEMM_WIDE_ROWS, m.tokens))
+        return;
+    gemm_list_tokens(p, tile, m.token(), m.tokens);
+    for (uint32_t j = threadIdx.x; j < m.tokens; j += blockDim.x)
+        m.x_row()[j] = m.token()[j] / p.x_div;
+    __syncthreads();
+    for (uint32_t i = 0; i + 1 < ring; i++)
+        begin_stage<TYPE, LAYOUT>(m, p, tile, i, i, n_stages);
+#pragma unroll 1
+    for (uint32_t i = 0; i < n_stages; i++) {
+        uint32_t ahead = i + ring - 1, slot = i % ring;
+        if (ring == 1)
+            begin_stage<TYPE, LAYOUT>(m, p, tile, 0, i, n_stages);
+        gemm_wait(ring);
+        __syncthreads(); /* the stage is there, and that of the turn before is free */
+        if (ring > 1)
+            begin_stage<TYPE, LAYOUT>(m, p, tile, ahead % ring, ahead, n_stages);
+        make_tables<TYPE, LAYOUT>(m, slot, span_of<TYPE, LAYOUT>(p, i));
         __syncthreads();
+        multiply_stage<TYPE, LAYOUT>(sums, m, slot, at, span_of<TYPE, LAYOUT>(p, i).n_units);
+        if (ring == 1)
+            __syncthreads(); /* it is free again */
     }
-#pragma unroll
-    for (uint32_t i = 0; i < 32; i++) {
-        uint32_t m = i / 16, n = i / 4 % 4, c = i % 4;
-        gemm_store(p, tile, token, token_of(at, n, c), tile.row0 + row_of(at, m, c), acc[m][n][c]);
-    }
+    gemm_store_sums(p, tile, m.token(), at, sums, NULL);
+}
+
+template <uint32_t TYPE, int LAYOUT>
+static cudaError_t gemm_block_in(cudaStream_t s, const struct cuda_device *dev,
+                                 const cuda_product &p)
+{
+    typedef block_stage<TYPE, LAYOUT> B;
+    const gemm_needs needs = {{B::FIXED + B::FIXED_PER_64, B::FIXED + 2 * B::FIXED_PER_64},
+                              {B::W + B::STAGE_PER_64, B::W + 2 * B::STAGE_PER_64},
+                              {2, 1},
+                              B::PANELS ? 3u : 1u};
+    gemm_plan plan = gemm_plan_of(p, dev, needs);
+    if (plan.shared > dev->shared_bytes) /* rows of Q2_K on sm_75: 2 KiB short */
+        return B::LARGE ? cuda_gemv_k(s, TYPE, LAYOUT, p) : cuda_gemv_32(s, TYPE, LAYOUT, p);
+    cudaError_t e = gemm_allow(gemm_block_kernel<TYPE, LAYOUT>, plan);
+    if (e != cudaSuccess)
+        return e;
+    return ATSI_LAUNCH((gemm_block_kernel<TYPE, LAYOUT>),
+                       dim3((unsigned)gemm_blocks(p, GEMM_WIDE_ROWS, plan.tokens)),
+                       dim3(GEMM_THREADS(BLOCK_WARP_ROWS, plan.tokens)), plan.shared, s, p,
+                       plan.stages);
 }
 
 template <uint32_t TYPE>
-static cudaError_t gemm_block_of_type(cudaStream_t s, int layout, const cuda_product &p)
+static cudaError_t gemm_block_of_type(cudaStream_t s, const struct cuda_device *dev, int layout,
+                                      const cuda_product &p)
 {
-    if (layout == CUDA_PANELS)
-        return ATSI_LAUNCH((gemm_block_kernel<TYPE, CUDA_PANELS>), gemm_grid(p),
-                           dim3(BLOCK_THREADS), 0, s, p);
-    return ATSI_LAUNCH((gemm_block_kernel<TYPE, CUDA_ROWS>), gemm_grid(p), dim3(BLOCK_THREADS), 0,
-                       s, p);
+    return layout == CUDA_PANELS ? gemm_block_in<TYPE, CUDA_PANELS>(s, dev, p)
+                                 : gemm_block_in<TYPE, CUDA_ROWS>(s, dev, p);
 }
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products of many tokens with weights that are floats: f32 products and sums in order of the
- * columns.  Each of 256 threads computes 4 x 4 elements of a 64 x 64 tile, GEMM_DEPTH columns at a
- * time.
+ * Products of many tokens with weights that are floats, without tensor cores: F32, and halves that
+ * gemm_half.cu does not take.  f32 products and sums in order of the columns.  Each of 256 threads
+ * computes 4 x 4 elements of a 64 x 64 tile, GEMM_DEPTH columns at a time.
  */
 #include "floats.cuh"
 #include "gemm.cuh"
@@ -87,9 +87,9 @@ static __global__ void __launch_bounds__(256) gemm_float_kernel(const cuda_produ
     uint32_t row = threadIdx.x % 16 * 4, col = threadIdx.x / 16 * 4;
     float acc[4][4] = {};
     gemm_tile at;
-    if (!gemm_here(p, at))
+    if (!gemm_here(p, at, GEMM_ROWS, GEMM_TOKENS))
         return;
-    gemm_list_tokens(p, at, token);
+    gemm_list_tokens(p, at, token, GEMM_TOKENS);
     for (uint32_t c = 0; c < p.k; c += GEMM_DEPTH) {
         if (threadIdx.x < 128)
             fill_weight<TYPE, LAYOUT>(s, p, at, c);
@@ -104,13 +104,19 @@ static __global__ void __launch_bounds__(256) gemm_float_kernel(const cuda_produ
         gemm_store(p, at, token, col + i % 4, at.row0 + row + i / 4, acc[i / 4][i % 4]);
 }
 
+static dim3 gemm_float_grid(const cuda_product &p)
+{
+    return dim3((unsigned)gemm_blocks(p, GEMM_ROWS, GEMM_TOKENS));
+}
+
 template <uint32_t TYPE>
 static cudaError_t gemm_float_of_type(cudaStream_t s, int layout, const cuda_product &p)
 {
     if (layout == CUDA_PANELS)
-        return ATSI_LAUNCH((gemm_float_kernel<TYPE, CUDA_PANELS>), gemm_grid(p), dim3(256), 0, s,
-                           p);
-    return ATSI_LAUNCH((gemm_float_kernel<TYPE, CUDA_ROWS>), gemm_grid(p), dim3(256), 0, s, p);
+        return ATSI_LAUNCH((gemm_float_kernel<TYPE, CUDA_PANELS>), gemm_float_grid(p), dim3(256), 0,
+                           s, p);
+    return ATSI_LAUNCH((gemm_float_kernel<TYPE, CUDA_ROWS>), gemm_float_grid(p), dim3(256), 0, s,
+                       p);
 }
 
 cudaError_t cuda_gemm_float(cudaStream_t s, uint32_t type, int layout, const cuda_product &given)

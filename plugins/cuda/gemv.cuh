@@ -3,8 +3,10 @@
  * The skeleton of products with few tokens: every weight is read once, as far as possible in
  * 16-byte loads, and meets up to GEMV_TOKENS tokens.
  *
- * A block of 4 or 8 warps computes 16 rows.  The units of a row are dealt to n_slots = 32 or 64
- * slots; a lane holds one slot of four rows, so that its activations serve four times:
+ * A block of 2 to 8 warps computes 16 rows.  The columns of a row, in pairs of units, are dealt to
+ * n_slots = 16, 32 or 64 slots; a lane holds one slot of four rows, so that its activations serve
+ * four times, and reads a pair's words before it multiplies: what a multiprocessor has under way
+ * decides how fast memory is read (docs/cuda.md).
  *
  *   rows    warp w: rows 4 (w % 4) .. + 3, slot = lane + 32 (w / 4): neighbouring lanes read
  *           neighbouring blocks
@@ -33,15 +35,26 @@ struct gemv_place {
     const uint8_t *w; /* the matrix */
 };
 
+/* Slots of a row of units, which are 32 or 8 columns: depends on nothing but the row's length. */
+static __host__ __device__ __forceinline__ uint32_t gemv_slots(uint32_t k, uint32_t unit)
+{
+    if (unit == UNIT_ELEMS && k < 2048)
+        return 16;
+    return k >= 4096 ? 64 : 32;
+}
+
 template <int LAYOUT>
-static __device__ __forceinline__ gemv_place gemv_here(const cuda_product &p, uint32_t expert)
+static __device__ __forceinline__ gemv_place gemv_here(const cuda_product &p, uint32_t expert,
+                                                       uint32_t n_slots)
 {
     uint32_t lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
     gemv_place at;
-    at.n_slots = blockDim.x / 4;
+    at.n_slots = n_slots;
     if (LAYOUT == CUDA_ROWS) {
         at.slot = lane + CUDA_WARP * (warp / 4);
         at.row = 4 * (warp % 4);
+        if (at.slot >= n_slots)
+            at.slot = p.k; /* none */
     } else {
         at.slot = lane / 4 + 8 * warp;
         at.row = 4 * (lane % 4);
@@ -68,6 +81,30 @@ static __device__ __forceinline__ void gemv_load(packed (&w)[4], const cuda_prod
         const uint8_t *panel = at.w + (uint64_t)blockIdx.x * ATSI_PANEL_ROWS * p.row_bytes;
         load_panel<TYPE, 4, LAYOUT == CUDA_LOOSE_PANELS>(
             w, panel_at<S>(panel, p.k / S::ELEMS, block), at.row, u);
+    }
+}
+
+/* Units i and i + 1, an even one and the next; the second only if it is there.  Units of one
+ * super-block share scales, and panels may hold both in the same words. */
+template <uint32_t TYPE, int LAYOUT>
+static __device__ __forceinline__ void gemv_load_pair(packed (&w)[2][4], const cuda_product &p,
+                                                      const gemv_place &at, uint32_t i, bool second)
+{
+    typedef unit_shape<TYPE> S;
+    constexpr bool same_words = TYPE == ATSI_TYPE_Q3_K || TYPE == ATSI_TYPE_Q6_K;
+    gemv_load<TYPE, LAYOUT>(w[0], p, at, i / S::UNITS, i % S::UNITS);
+    if constexpr (LAYOUT == CUDA_ROWS || S::ELEMS == 32) {
+        if (second)
+            gemv_load<TYPE, LAYOUT>(w[1], p, at, (i + 1) / S::UNITS, (i + 1) % S::UNITS);
+    } else {
+        const uint8_t *panel = at.w + (uint64_t)blockIdx.x * ATSI_PANEL_ROWS * p.row_bytes;
+        const panel_rows<4, LAYOUT == CUDA_LOOSE_PANELS> from = {
+            panel_at<S>(panel, p.k / S::ELEMS, i / S::UNITS), at.row};
+#pragma unroll
+        for (uint32_t r = 0; r < 4; r++)
+            w[1][r] = w[0][r];
+        if constexpr (!same_words)
+            load_panel_codes<TYPE, 4>(w[1], from, (i + 1) % S::UNITS, 0);
     }
 }
 
@@ -113,7 +150,8 @@ static __device__ __forceinline__ void gemv_finish(const cuda_product &p, const 
     __shared__ float parts[max_groups * part_size];
     uint32_t lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
     uint32_t group = LAYOUT == CUDA_ROWS ? warp / 4 : warp;
-    uint32_t n_groups = at.n_slots / (LAYOUT == CUDA_ROWS ? 32 : 8);
+    uint32_t n_groups =
+        (at.n_slots + (LAYOUT == CUDA_ROWS ? 31 : 7)) / (LAYOUT == CUDA_ROWS ? 32 : 8);
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++)
 #pragma unroll
@@ -126,12 +164,11 @@ static __device__ __forceinline__ void gemv_finish(const cuda_product &p, const 
                 parts[group * part_size + t * GEMV_ROWS + at.row + i] = v;
         }
     __syncthreads();
-    if (threadIdx.x < part_size) {
-        uint32_t row = blockIdx.x * GEMV_ROWS + threadIdx.x % GEMV_ROWS;
-        uint32_t to = token + threadIdx.x / GEMV_ROWS;
-        float v = sum_of_parts<max_groups>(parts + threadIdx.x, n_groups, part_size);
+    for (uint32_t e = threadIdx.x; e < part_size; e += blockDim.x) {
+        uint32_t row = blockIdx.x * GEMV_ROWS + e % GEMV_ROWS, to = token + e / GEMV_ROWS;
+        float v = sum_of_parts<max_groups>(parts + e, n_groups, part_size);
         if (row >= p.n_rows || to >= p.n_tok)
-            return;
+            continue;
         if (p.bias != NULL)
             v += p.bias[(uint64_t)at.expert * p.bias_stride + row];
         p.y[to * p.y_stride + row] = v;
@@ -197,6 +234,27 @@ static __device__ __forceinline__ float gemv_add(float acc, const unit &w, const
     return acc;
 }
 
+/* Unit i of four rows for NT tokens. */
+template <uint32_t TYPE, int LAYOUT, int NT>
+static __device__ __forceinline__ void gemv_add_unit(float (&acc)[4][NT], const cuda_product &p,
+                                                     const packed (&w)[4], uint32_t i,
+                                                     uint32_t token)
+{
+    typedef unit_shape<TYPE> S;
+    unit row[4];
+#pragma unroll
+    for (int r = 0; r < 4; r++)
+        unpack<TYPE, LAYOUT>(row[r], w[r], i % S::UNITS);
+#pragma unroll
+    for (int t = 0; t < NT; t++) {
+        gemv_act x;
+        gemv_load_act<TYPE, LAYOUT>(x, p.act, gemv_x_row(p, token + t), i / S::UNITS, i % S::UNITS);
+#pragma unroll
+        for (int r = 0; r < 4; r++)
+            acc[r][t] = gemv_add<TYPE>(acc[r][t], row[r], x);
+    }
+}
+
 template <uint32_t TYPE, int LAYOUT, int NT>
 static __global__ void __launch_bounds__(32 * GEMV_MAX_WARPS, GEMV_MIN_BLOCKS(NT))
     gemv_kernel(const cuda_product p)
@@ -206,22 +264,22 @@ static __global__ void __launch_bounds__(32 * GEMV_MAX_WARPS, GEMV_MIN_BLOCKS(NT
     float acc[4][NT] = {};
     if (!gemv_expert(p, token, &expert))
         return;
-    gemv_place at = gemv_here<LAYOUT>(p, expert);
-    for (uint32_t i = at.slot; i < p.k / UNIT_ELEMS; i += at.n_slots) {
-        uint32_t block = i / S::UNITS, u = i % S::UNITS;
-        packed w[4];
-        unit row[4];
-        gemv_load<TYPE, LAYOUT>(w, p, at, block, u);
-#pragma unroll
-        for (int r = 0; r < 4; r++)
-            unpack<TYPE, LAYOUT>(row[r], w[r], u);
-#pragma unroll
-        for (int t = 0; t < NT; t++) {
-            gemv_act x;
-            gemv_load_act<TYPE, LAYOUT>(x, p.act, gemv_x_row(p, token + t), block, u);
-#pragma unroll
-            for (int r = 0; r < 4; r++)
-                acc[r][t] = gemv_add<TYPE>(acc[r][t], row[r], x);
+    gemv_place at = gemv_here<LAYOUT>(p, expert, gemv_slots(p.k, UNIT_ELEMS));
+    for (uint32_t pair = at.slot; 2 * pair < p.k / UNIT_ELEMS; pair += at.n_slots) {
+        bool second = S::ELEMS != 32 || 2 * pair + 1 < p.k / UNIT_ELEMS;
+        if constexpr (NT == 8) { /* many sums leave no registers to read ahead */
+#pragma unroll 1
+            for (uint32_t i = 2 * pair; i < 2 * pair + 1 + second; i++) {
+                packed w[4];
+                gemv_load<TYPE, LAYOUT>(w, p, at, i / S::UNITS, i % S::UNITS);
+                gemv_add_unit<TYPE, LAYOUT, NT>(acc, p, w, i, token);
+            }
+        } else {
+            packed w[2][4];
+            gemv_load_pair<TYPE, LAYOUT>(w, p, at, 2 * pair, second);
+            gemv_add_unit<TYPE, LAYOUT, NT>(acc, p, w[0], 2 * pair, token);
+            if (second)
+                gemv_add_unit<TYPE, LAYOUT, NT>(acc, p, w[1], 2 * pair + 1, token);
         }
     }
     gemv_finish<LAYOUT, NT>(p, at, token, acc);
@@ -229,21 +287,17 @@ static __global__ void __launch_bounds__(32 * GEMV_MAX_WARPS, GEMV_MIN_BLOCKS(NT
 
 /* ---------------------------------------------------------------- launching */
 
-/* Long rows are dealt to twice as many slots.  Depends on nothing but the row's length. */
-static inline unsigned gemv_threads(uint32_t k)
-{
-    return k >= 4096 ? 256 : 128;
-}
-
-/* Launches kernel(p), NT tokens per block, however many tokens there are. */
+/* Launches kernel(p), NT tokens per block, however many tokens there are; `slots` of four rows. */
 template <class KERNEL>
-static cudaError_t gemv_launch(cudaStream_t s, KERNEL kernel, uint32_t nt, const cuda_product &p)
+static cudaError_t gemv_launch(cudaStream_t s, KERNEL kernel, uint32_t nt, uint32_t slots,
+                               int layout, const cuda_product &p)
 {
+    unsigned threads = 4 * (layout == CUDA_ROWS && slots < 32 ? 32 : slots);
     cuda_product part = p;
     for (; part.first_tok < p.n_tok; part.first_tok += 65535 * nt) {
         dim3 grid((unsigned)cuda_div_up(p.n_rows, GEMV_ROWS),
                   cuda_blocks_y(cuda_div_up(p.n_tok - part.first_tok, nt)));
-        cudaError_t e = ATSI_LAUNCH(kernel, grid, dim3(gemv_threads(p.k)), 0, s, part);
+        cudaError_t e = ATSI_LAUNCH(kernel, grid, dim3(threads), 0, s, part);
         if (e != cudaSuccess)
             return e;
         if (p.n_tok - part.first_tok <= 65535 * nt)
@@ -256,19 +310,23 @@ template <uint32_t TYPE, int LAYOUT>
 static cudaError_t gemv_of(cudaStream_t s, const cuda_product &p)
 {
     if (p.n_tok == 1 || p.ids != NULL)
-        return gemv_launch(s, gemv_kernel<TYPE, LAYOUT, 1>, 1, p);
+        return gemv_launch(s, gemv_kernel<TYPE, LAYOUT, 1>, 1, gemv_slots(p.k, UNIT_ELEMS), LAYOUT,
+                           p);
     if (p.n_tok == 2)
-        return gemv_launch(s, gemv_kernel<TYPE, LAYOUT, 2>, 2, p);
+        return gemv_launch(s, gemv_kernel<TYPE, LAYOUT, 2>, 2, gemv_slots(p.k, UNIT_ELEMS), LAYOUT,
+                           p);
     if (p.n_tok <= 4)
-        return gemv_launch(s, gemv_kernel<TYPE, LAYOUT, 4>, 4, p);
-    return gemv_launch(s, gemv_kernel<TYPE, LAYOUT, 8>, 8, p);
+        return gemv_launch(s, gemv_kernel<TYPE, LAYOUT, 4>, 4, gemv_slots(p.k, UNIT_ELEMS), LAYOUT,
+                           p);
+    return gemv_launch(s, gemv_kernel<TYPE, LAYOUT, 8>, 8, gemv_slots(p.k, UNIT_ELEMS), LAYOUT, p);
 }
 
 template <uint32_t TYPE>
 static cudaError_t gemv_of_type(cudaStream_t s, int layout, const cuda_product &p)
 {
     if (layout == CUDA_LOOSE_PANELS)
-        return gemv_launch(s, gemv_kernel<TYPE, CUDA_LOOSE_PANELS, 1>, 1, p);
+        return gemv_launch(s, gemv_kernel<TYPE, CUDA_LOOSE_PANELS, 1>, 1,
+                           gemv_slots(p.k, UNIT_ELEMS), CUDA_LOOSE_PANELS, p);
     return layout == CUDA_PANELS ? gemv_of<TYPE, CUDA_PANELS>(s, p)
                                  : gemv_of<TYPE, CUDA_ROWS>(s, p);
 }

@@ -24,7 +24,7 @@ static __global__ void __launch_bounds__(32 * GEMV_MAX_WARPS) exact_kernel(const
     float acc[4][1] = {};
     if (!gemv_expert(p, token, &expert))
         return;
-    gemv_place at = gemv_here<LAYOUT>(p, expert);
+    gemv_place at = gemv_here<LAYOUT>(p, expert, gemv_slots(p.k, UNIT_ELEMS));
     const float *x = p.x + gemv_x_row(p, token) * p.k;
     for (uint32_t i = at.slot; i < p.k / UNIT_ELEMS; i += at.n_slots) {
         uint32_t block = i / S::UNITS, u = i % S::UNITS;
@@ -48,9 +48,12 @@ template <uint32_t TYPE>
 static cudaError_t exact_of_type(cudaStream_t s, int layout, const cuda_product &p)
 {
     if (layout == CUDA_LOOSE_PANELS)
-        return gemv_launch(s, exact_kernel<TYPE, CUDA_LOOSE_PANELS>, 1, p);
-    return layout == CUDA_PANELS ? gemv_launch(s, exact_kernel<TYPE, CUDA_PANELS>, 1, p)
-                                 : gemv_launch(s, exact_kernel<TYPE, CUDA_ROWS>, 1, p);
+        return gemv_launch(s, exact_kernel<TYPE, CUDA_LOOSE_PANELS>, 1, gemv_slots(p.k, UNIT_ELEMS),
+                           CUDA_LOOSE_PANELS, p);
+    return layout == CUDA_PANELS ? gemv_launch(s, exact_kernel<TYPE, CUDA_PANELS>, 1,
+                                               gemv_slots(p.k, UNIT_ELEMS), CUDA_PANELS, p)
+                                 : gemv_launch(s, exact_kernel<TYPE, CUDA_ROWS>, 1,
+                                               gemv_slots(p.k, UNIT_ELEMS), CUDA_ROWS, p);
 }
 
 cudaError_t cuda_gemv_exact(cudaStream_t s, uint32_t type, int layout, const cuda_product &p)

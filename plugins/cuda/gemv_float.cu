@@ -21,6 +21,24 @@ static __device__ __forceinline__ void float_rows(float (&w)[4][8], const cuda_p
     }
 }
 
+/* Columns c .. c + 7 of four rows for NT tokens. */
+template <int NT>
+static __device__ __forceinline__ void float_add(float (&acc)[4][NT], const cuda_product &p,
+                                                 const float (&w)[4][8], uint32_t c, uint32_t token)
+{
+#pragma unroll
+    for (int t = 0; t < NT; t++) {
+        float x[8];
+        float_row_8<ATSI_TYPE_F32>(x, (const uint8_t *)(p.x + gemv_x_row(p, token + t) * p.k), c,
+                                   p.k, p.wide);
+#pragma unroll
+        for (int r = 0; r < 4; r++)
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                acc[r][t] = fmaf(w[r][i], x[i], acc[r][t]);
+    }
+}
+
 template <uint32_t TYPE, int LAYOUT, int NT>
 static __global__ void __launch_bounds__(32 * GEMV_MAX_WARPS, GEMV_MIN_BLOCKS(NT))
     float_kernel(const cuda_product p)
@@ -29,21 +47,17 @@ static __global__ void __launch_bounds__(32 * GEMV_MAX_WARPS, GEMV_MIN_BLOCKS(NT
     float acc[4][NT] = {};
     if (!gemv_expert(p, token, &expert))
         return;
-    gemv_place at = gemv_here<LAYOUT>(p, expert);
-    for (uint64_t c = 8 * at.slot; c < p.k; c += 8 * at.n_slots) {
-        float w[4][8];
-        float_rows<TYPE, LAYOUT>(w, p, at, (uint32_t)c);
-#pragma unroll
-        for (int t = 0; t < NT; t++) {
-            float x[8];
-            float_row_8<ATSI_TYPE_F32>(x, (const uint8_t *)(p.x + gemv_x_row(p, token + t) * p.k),
-                                       (uint32_t)c, p.k, p.wide);
-#pragma unroll
-            for (int r = 0; r < 4; r++)
-#pragma unroll
-                for (int i = 0; i < 8; i++)
-                    acc[r][t] = fmaf(w[r][i], x[i], acc[r][t]);
-        }
+    gemv_place at = gemv_here<LAYOUT>(p, expert, gemv_slots(p.k, 8));
+    uint64_t step = 8 * (uint64_t)at.n_slots;
+    for (uint64_t c = 8 * (uint64_t)at.slot; c < p.k; c += 2 * step) {
+        bool second = c + step < p.k;
+        float w[2][4][8];
+        float_rows<TYPE, LAYOUT>(w[0], p, at, (uint32_t)c);
+        if (second)
+            float_rows<TYPE, LAYOUT>(w[1], p, at, (uint32_t)(c + step));
+        float_add<NT>(acc, p, w[0], (uint32_t)c, token);
+        if (second)
+            float_add<NT>(acc, p, w[1], (uint32_t)(c + step), token);
     }
     gemv_finish<LAYOUT, NT>(p, at, token, acc);
 }
@@ -52,19 +66,20 @@ template <uint32_t TYPE, int LAYOUT>
 static cudaError_t float_of(cudaStream_t s, const cuda_product &p)
 {
     if (p.n_tok == 1 || p.ids != NULL)
-        return gemv_launch(s, float_kernel<TYPE, LAYOUT, 1>, 1, p);
+        return gemv_launch(s, float_kernel<TYPE, LAYOUT, 1>, 1, gemv_slots(p.k, 8), LAYOUT, p);
     if (p.n_tok == 2)
-        return gemv_launch(s, float_kernel<TYPE, LAYOUT, 2>, 2, p);
+        return gemv_launch(s, float_kernel<TYPE, LAYOUT, 2>, 2, gemv_slots(p.k, 8), LAYOUT, p);
     if (p.n_tok <= 4)
-        return gemv_launch(s, float_kernel<TYPE, LAYOUT, 4>, 4, p);
-    return gemv_launch(s, float_kernel<TYPE, LAYOUT, 8>, 8, p);
+        return gemv_launch(s, float_kernel<TYPE, LAYOUT, 4>, 4, gemv_slots(p.k, 8), LAYOUT, p);
+    return gemv_launch(s, float_kernel<TYPE, LAYOUT, 8>, 8, gemv_slots(p.k, 8), LAYOUT, p);
 }
 
 template <uint32_t TYPE>
 static cudaError_t float_of_type(cudaStream_t s, int layout, const cuda_product &p)
 {
     if (layout == CUDA_LOOSE_PANELS)
-        return gemv_launch(s, float_kernel<TYPE, CUDA_LOOSE_PANELS, 1>, 1, p);
+        return gemv_launch(s, float_kernel<TYPE, CUDA_LOOSE_PANELS, 1>, 1, gemv_slots(p.k, 8),
+                           CUDA_LOOSE_PANELS, p);
     return layout == CUDA_PANELS ? float_of<TYPE, CUDA_PANELS>(s, p)
                                  : float_of<TYPE, CUDA_ROWS>(s, p);
 }

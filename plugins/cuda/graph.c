@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Splits as CUDA graphs.  A split that comes a second time is captured; from then on one launch
- * replays it for as long as nothing a launch depends on has changed, which a digest of its ops
- * tells.  When it has (more positions than the bucket the attention was captured for, other
- * addresses), the split is captured anew and the graph updated in place; a graph that cannot take
- * the update is built again.  What cannot be captured runs op by op, as without graphs.
+ * replays it: the key promises the same operations, shapes and addresses, and only positions may
+ * grow.  When they have outgrown the bucket the attention was captured for, or the work space has
+ * moved, the split is captured anew and the graph updated in place; a graph that cannot take the
+ * update is built again.  What cannot be captured runs op by op, as without graphs.
+ *
+ * A replay looks at no operation but the first, the last and those of attention: rounds have
+ * hundreds, and their host would be busy with nothing else.
  */
 #include "cuda_plugin.h"
 
@@ -18,71 +21,56 @@ static uint64_t mix(uint64_t h, uint64_t v)
     return h ^ (h >> 32);
 }
 
-static uint64_t mix_tensor(uint64_t h, const struct atsi_tensor *t)
+static uint64_t mix_op(uint64_t h, const struct atsi_op *op)
 {
-    if (t == NULL)
-        return mix(h, 1);
-    h = mix(h, (uint64_t)t->type << 32 | t->layout << 8 | t->n_dims);
-    for (int i = 0; i < 4; i++)
-        h = mix(h, t->ne[i]);
-    h = mix(h, t->row_bytes);
-    return mix(h, (uintptr_t)t->data);
-}
-
-static uint64_t mix_kv(uint64_t h, const struct atsi_kv *kv)
-{
-    if (kv == NULL)
-        return mix(h, 2);
-    h = mix(h, (uint64_t)kv->type_k << 32 | kv->type_v);
-    h = mix(h, (uint64_t)kv->n_head_kv << 32 | kv->n_ctx);
-    h = mix(h, (uint64_t)kv->head_dim_k << 32 | kv->head_dim_v);
-    h = mix(h, (uintptr_t)kv->k);
-    return mix(h, (uintptr_t)kv->v);
-}
-
-static uint64_t mix_params(uint64_t h, const struct atsi_op *op)
-{
-    union atsi_op_params p = op->p;
-    uint32_t word[2];
-    if (op->kind == ATSI_OP_ATTN)
-        p.attn.n_kv = cuda_kv_bucket(p.attn.n_kv);
-    for (size_t i = 0; i + sizeof word <= sizeof p; i += sizeof word) {
-        memcpy(word, (const unsigned char *)&p + i, sizeof word);
-        h = mix(h, (uint64_t)word[0] << 32 | word[1]);
+    h = mix(h, (uint64_t)op->kind << 32 | op->n_rows);
+    for (int t = 0; t < 4; t++)
+        h = mix(h, op->src[t] != NULL ? (uintptr_t)op->src[t]->data : 1);
+    for (int t = 0; t < 2; t++) {
+        h = mix(h, op->weight[t] != NULL ? (uintptr_t)op->weight[t]->data : 1);
+        h = mix(h, op->dst[t] != NULL ? (uintptr_t)op->dst[t]->data : 1);
     }
     return h;
 }
 
-uint64_t cuda_split_digest(const struct atsi_split *split)
+/* The key vouches for everything but positions.  Both ends are looked at as well, which costs
+ * nothing and tells most keys that do not keep their promise. */
+uint64_t cuda_graph_digest(const struct cuda_graph *g, const struct atsi_split *split)
 {
-    uint64_t h = mix(0, split->n_ops);
-    for (uint32_t i = 0; i < split->n_ops; i++) {
-        const struct atsi_op *op = split->ops[i];
-        h = mix(h, (uint64_t)op->kind << 32 | op->n_rows);
-        h = mix(h, op->flags);
-        for (int t = 0; t < 4; t++)
-            h = mix_tensor(h, op->src[t]);
-        for (int t = 0; t < 2; t++) {
-            h = mix_tensor(h, op->weight[t]);
-            h = mix_tensor(h, op->dst[t]);
-        }
-        h = mix_tensor(h, op->state);
-        h = mix_params(mix_kv(h, op->kv), op);
-    }
+    uint64_t h = mix_op(mix(0, split->n_ops), split->ops[0]);
+    h = mix_op(h, split->ops[split->n_ops - 1]);
+    for (uint32_t i = 0; i < g->n_attention; i++)
+        h = mix(h, cuda_kv_bucket(split->ops[g->attention[i]]->p.attn.n_kv));
     return h != 0 ? h : 1;
 }
 
 /* ---------------------------------------------------------------- the cache */
+static uint32_t *bucket_of(struct cuda_graphs *g, uint64_t key)
+{
+    return &g->bucket[mix(0, key) & (g->n_buckets - 1)];
+}
+
 static struct cuda_graph *find(struct cuda_graphs *g, uint64_t key)
 {
-    for (uint32_t i = 0; i < g->n; i++) {
-        uint32_t at = (g->hint + i) % g->n;
-        if (g->at[at].key == key) {
-            g->hint = at + 1;
-            return &g->at[at];
-        }
-    }
-    return NULL;
+    uint32_t at = g->n_buckets > 0 ? *bucket_of(g, key) : 0;
+    while (at != 0 && g->at[at - 1].key != key)
+        at = g->at[at - 1].chain;
+    return at != 0 ? &g->at[at - 1] : NULL;
+}
+
+static void link_in(struct cuda_graphs *g, struct cuda_graph *e)
+{
+    uint32_t *first = bucket_of(g, e->key);
+    e->chain = *first;
+    *first = (uint32_t)(e - g->at) + 1;
+}
+
+static void unlink_from(struct cuda_graphs *g, const struct cuda_graph *e)
+{
+    uint32_t *at = bucket_of(g, e->key);
+    while (&g->at[*at - 1] != e)
+        at = &g->at[*at - 1].chain;
+    *at = e->chain;
 }
 
 static void drop_exec(struct atsi_backend *be, struct cuda_graph *g)
@@ -94,9 +82,12 @@ static void drop_exec(struct atsi_backend *be, struct cuda_graph *g)
 
 void cuda_graphs_clear(struct atsi_queue *q)
 {
-    for (uint32_t i = 0; i < q->graphs.n; i++)
+    for (uint32_t i = 0; i < q->graphs.n; i++) {
         drop_exec(q->be, &q->graphs.at[i]);
+        free(q->graphs.at[i].attention);
+    }
     free(q->graphs.at);
+    free(q->graphs.bucket);
     q->graphs = (struct cuda_graphs){0};
 }
 
@@ -109,33 +100,83 @@ static struct cuda_graph *oldest(struct cuda_graphs *g)
     return least;
 }
 
-/* An entry for a key not seen before: a new one, or that of the least recently used graph.  NULL
- * without memory: the split runs without a graph. */
+/* Room for more entries, and at least as many buckets.  Without memory it stays as it is. */
+static void grow(struct cuda_graphs *g, uint32_t limit)
+{
+    uint32_t cap = g->cap == 0 ? 64 : 2 * g->cap, n = 64;
+    struct cuda_graph *grown;
+    uint32_t *bucket;
+    if (cap > limit)
+        cap = limit;
+    while (n < cap)
+        n *= 2;
+    bucket = calloc(n, sizeof *bucket);
+    grown = bucket != NULL ? realloc(g->at, cap * sizeof *grown) : NULL;
+    if (grown == NULL) {
+        free(bucket);
+        return;
+    }
+    free(g->bucket);
+    g->bucket = bucket;
+    g->n_buckets = n;
+    g->at = grown;
+    g->cap = cap;
+    for (uint32_t i = 0; i < g->n; i++)
+        link_in(g, &g->at[i]);
+}
+
+/* Where the split has attention; false: no memory. */
+static bool note_attention(struct cuda_graph *e, const struct atsi_split *split)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < split->n_ops; i++)
+        n += split->ops[i]->kind == ATSI_OP_ATTN;
+    e->attention = malloc(((size_t)n + 1) * sizeof *e->attention);
+    if (e->attention == NULL)
+        return false;
+    e->n_ops = split->n_ops;
+    for (uint32_t i = 0; i < split->n_ops; i++)
+        if (split->ops[i]->kind == ATSI_OP_ATTN)
+            e->attention[e->n_attention++] = i;
+    return true;
+}
+
+/* An entry for a key not seen before: a new one, or that of the least recently used graph. */
 static struct cuda_graph *add(struct atsi_queue *q, uint64_t key)
 {
     struct cuda_graphs *g = &q->graphs;
     struct cuda_graph *e;
-    if (g->n == g->cap && g->cap < q->be->set.graph_limit) {
-        uint32_t cap = g->cap == 0 ? 64 : 2 * g->cap;
-        struct cuda_graph *grown;
-        if (cap > q->be->set.graph_limit)
-            cap = q->be->set.graph_limit;
-        grown = realloc(g->at, cap * sizeof *grown);
-        if (grown != NULL) {
-            g->at = grown;
-            g->cap = cap;
-        }
-    }
+    if (g->n == g->cap && g->cap < q->be->set.graph_limit)
+        grow(g, q->be->set.graph_limit);
     if (g->cap == 0)
         return NULL;
     if (g->n < g->cap) {
         e = &g->at[g->n++];
     } else {
         e = oldest(g);
+        unlink_from(g, e);
         drop_exec(q->be, e);
+        free(e->attention);
     }
     *e = (struct cuda_graph){.key = key};
+    link_in(g, e);
     return e;
+}
+
+struct cuda_graph *cuda_graph_of(struct atsi_queue *q, const struct atsi_split *split)
+{
+    struct cuda_graph *g = find(&q->graphs, split->graph_key);
+    if (g == NULL)
+        g = add(q, split->graph_key);
+    if (g == NULL)
+        return NULL;
+    g->used = ++q->graphs.tick;
+    if (g->attention != NULL && g->n_ops == split->n_ops)
+        return g;
+    free(g->attention);
+    g->attention = NULL;
+    g->n_attention = 0;
+    return note_attention(g, split) ? g : NULL;
 }
 
 /* ---------------------------------------------------------------- capture and replay */
@@ -144,15 +185,9 @@ static const void *scratch_of(const struct atsi_queue *q)
     return q->scratch != NULL ? cuda_buf_ptr(q->scratch) : NULL;
 }
 
-bool cuda_graph_ready(const struct atsi_queue *q, uint64_t key, uint64_t digest)
+bool cuda_graph_ready(const struct atsi_queue *q, const struct cuda_graph *g, uint64_t digest)
 {
-    const struct cuda_graphs *g = &q->graphs;
-    for (uint32_t i = 0; i < g->n; i++) {
-        const struct cuda_graph *e = &g->at[(g->hint + i) % g->n];
-        if (e->key == key)
-            return e->exec != NULL && e->digest == digest && e->scratch == scratch_of(q);
-    }
-    return false;
+    return g->exec != NULL && g->digest == digest && g->scratch == scratch_of(q);
 }
 
 /* The split as a graph; the stream is out of capture mode whatever happens. */
@@ -222,23 +257,16 @@ static int without_graph(struct atsi_queue *q, struct cuda_graph *g, int rc, str
     return ATSI_OK;
 }
 
-int cuda_graph_run(struct atsi_queue *q, const struct atsi_split *split, uint64_t digest,
-                   bool *done, struct atsi_err *err)
+int cuda_graph_run(struct atsi_queue *q, struct cuda_graph *g, const struct atsi_split *split,
+                   uint64_t digest, bool *done, struct atsi_err *err)
 {
-    struct cuda_graph *g = find(&q->graphs, split->graph_key);
-    bool same, known = g != NULL;
+    bool same = g->digest == digest && g->scratch == scratch_of(q);
     *done = false;
-    if (g == NULL)
-        g = add(q, split->graph_key);
-    if (g == NULL)
-        return ATSI_OK;
-    g->used = ++q->graphs.tick;
-    same = g->digest == digest && g->scratch == scratch_of(q);
     if (g->refused)
         return ATSI_OK;
     if (g->exec == NULL || !same) {
         struct atsi_err why = ATSI_ERR_INIT;
-        bool again = g->exec != NULL || (known && same);
+        bool again = g->exec != NULL || same; /* a new entry's digest is 0 */
         int rc = again ? rebuild(q, g, split, &why) : ATSI_OK;
         g->digest = digest;
         g->scratch = scratch_of(q);

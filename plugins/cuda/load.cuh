@@ -13,6 +13,7 @@
 #ifndef ATSI_CUDA_LOAD_CUH
 #define ATSI_CUDA_LOAD_CUH
 
+#include "async.cuh"
 #include "unit.cuh"
 
 /* ---------------------------------------------------------------- rows */
@@ -165,12 +166,13 @@ static __device__ __forceinline__ void load_heads(const uint8_t *p, PUT put)
 }
 
 /* And e8m0 bytes. */
-template <int N, class PUT>
+template <int N, bool LOOSE, class PUT>
 static __device__ __forceinline__ void load_bytes(const uint8_t *p, PUT put)
 {
+    uint32_t w = LOOSE || N != 4 ? 0 : *(const uint32_t *)(const void *)p;
 #pragma unroll
     for (int i = 0; i < N; i++)
-        put(i, p[i]);
+        put(i, LOOSE || N != 4 ? p[i] : w >> (8 * i) & 0xffu);
 }
 
 struct panel_place {
@@ -189,21 +191,106 @@ static __device__ __forceinline__ panel_place panel_at(const uint8_t *panel, uin
             record + n * (SHAPE::HEAD * ATSI_PANEL_ROWS) + i * (SHAPE::CHUNKS * ATSI_PANEL_CHUNK)};
 }
 
-/* Codes in COUNT consecutive chunks. */
-template <int N, bool LOOSE, int COUNT>
-static __device__ __forceinline__ void load_codes(packed (&w)[N], const uint8_t *p)
+/* Chunks and heads of N rows from r on, of one block. */
+template <int N, bool LOOSE>
+struct panel_rows {
+    panel_place at;
+    uint32_t r;
+
+    template <class PUT>
+    __device__ __forceinline__ void chunk(uint32_t c, PUT put) const
+    {
+        const uint8_t *p = at.body + ATSI_PANEL_CHUNK * c + 4 * r;
+        if constexpr (N == 4 && !LOOSE) {
+            uint4 v = stream_load_16(p);
+            put(0, v.x);
+            put(1, v.y);
+            put(2, v.z);
+            put(3, v.w);
+        } else {
+            load_chunk<N, LOOSE>(p, put);
+        }
+    }
+    /* 16-bit field i of the head. */
+    template <class PUT>
+    __device__ __forceinline__ void heads(uint32_t i, PUT put) const
+    {
+        load_heads<N, LOOSE>(at.head + 2 * ATSI_PANEL_ROWS * i + 2 * r, put);
+    }
+    template <class PUT>
+    __device__ __forceinline__ void bytes(PUT put) const
+    {
+        load_bytes<N, LOOSE>(at.head + r, put);
+    }
+};
+
+template <int COUNT, int N, class FROM>
+static __device__ __forceinline__ void load_codes(packed (&w)[N], const FROM &from, uint32_t chunk)
 {
 #pragma unroll
     for (int c = 0; c < COUNT; c++)
-        load_chunk<N, LOOSE>(p + c * ATSI_PANEL_CHUNK, [&](int i, uint32_t x) { w[i].q[c] = x; });
+        from.chunk(chunk + c, [&](int i, uint32_t x) { w[i].q[c] = x; });
 }
 
-template <int N, bool LOOSE, int COUNT>
-static __device__ __forceinline__ void load_scales(packed (&w)[N], const uint8_t *p)
+template <int COUNT, int N, class FROM>
+static __device__ __forceinline__ void load_sub_scales(packed (&w)[N], const FROM &from,
+                                                       uint32_t chunk)
 {
 #pragma unroll
     for (int c = 0; c < COUNT; c++)
-        load_chunk<N, LOOSE>(p + c * ATSI_PANEL_CHUNK, [&](int i, uint32_t x) { w[i].s[c] = x; });
+        from.chunk(chunk + c, [&](int i, uint32_t x) { w[i].s[c] = x; });
+}
+
+/* Scales of unit u of a block, of N rows. */
+template <uint32_t TYPE, int N, class FROM>
+static __device__ __forceinline__ void load_panel_scales(packed (&w)[N], const FROM &from,
+                                                         uint32_t u)
+{
+    if constexpr (TYPE == ATSI_TYPE_MXFP4)
+        from.bytes([&](int i, uint32_t x) { w[i].d = x; });
+    else
+        from.heads(0, [&](int i, uint32_t x) { w[i].d = x; });
+    if constexpr (unit_shape<TYPE>::HEAD == 4)
+        from.heads(1, [&](int i, uint32_t x) { w[i].m = x; });
+    if constexpr (TYPE == ATSI_TYPE_Q3_K || TYPE == ATSI_TYPE_Q4_K || TYPE == ATSI_TYPE_Q5_K)
+        load_sub_scales<3>(w, from, 0);
+    else if constexpr (TYPE == ATSI_TYPE_Q2_K || TYPE == ATSI_TYPE_Q6_K)
+        load_sub_scales<1>(w, from, u >> 1);
+    else if constexpr (TYPE == ATSI_TYPE_IQ4_XS)
+        load_sub_scales<1>(w, from, 0);
+}
+
+/* Codes of unit u: words t .. t + C - 1 of the four of each run, C = 4 or 1. */
+template <uint32_t TYPE, int C, int N, class FROM>
+static __device__ __forceinline__ void load_panel_codes(packed (&w)[N], const FROM &from,
+                                                        uint32_t u, uint32_t t)
+{
+    if constexpr (TYPE == ATSI_TYPE_Q5_0 || TYPE == ATSI_TYPE_Q5_1) {
+        from.chunk(0, [&](int i, uint32_t x) { w[i].h[0] = x; });
+        load_codes<C>(w, from, 1 + t);
+    } else if constexpr (TYPE == ATSI_TYPE_Q8_0) {
+        load_codes<C>(w, from, t);
+#pragma unroll
+        for (int c = 0; c < C; c++)
+            from.chunk(4 + t + c, [&](int i, uint32_t x) { w[i].q[C + c] = x; });
+    } else if constexpr (unit_shape<TYPE>::ELEMS == 32) {
+        load_codes<C>(w, from, t);
+    } else if constexpr (TYPE == ATSI_TYPE_Q2_K) {
+        load_codes<C>(w, from, 4 + 8 * (u >> 2) + 4 * (u & 1) + t);
+    } else if constexpr (TYPE == ATSI_TYPE_Q3_K) {
+        load_codes<3 * C>(w, from, 3 + 12 * (u >> 2) + 3 * t);
+    } else if constexpr (TYPE == ATSI_TYPE_Q4_K) {
+        load_codes<C>(w, from, 3 + 4 * u + t);
+    } else if constexpr (TYPE == ATSI_TYPE_Q5_K) {
+        uint32_t group = 3 + 10 * (u >> 1);
+        from.chunk(group + (u & 1), [&](int i, uint32_t x) { w[i].h[0] = x; });
+        load_codes<C>(w, from, group + 2 + 4 * (u & 1) + t);
+    } else if constexpr (TYPE == ATSI_TYPE_Q6_K) {
+        load_codes<3 * C>(w, from, 4 + 12 * (u >> 1) + 3 * t);
+    } else {
+        static_assert(TYPE == ATSI_TYPE_IQ4_XS, "a type with blocks");
+        load_codes<C>(w, from, 1 + 4 * u + t);
+    }
 }
 
 /* Unit u of a block, rows r .. r + N - 1 of the panel.  head, body: of row 0. */
@@ -211,43 +298,9 @@ template <uint32_t TYPE, int N, bool LOOSE>
 static __device__ __forceinline__ void load_panel(packed (&w)[N], panel_place at, uint32_t r,
                                                   uint32_t u)
 {
-    constexpr uint32_t C = ATSI_PANEL_CHUNK;
-    const uint8_t *head = at.head + 2 * r, *body = at.body + 4 * r;
-    if constexpr (TYPE == ATSI_TYPE_MXFP4)
-        load_bytes<N>(at.head + r, [&](int i, uint32_t x) { w[i].d = x; });
-    else
-        load_heads<N, LOOSE>(head, [&](int i, uint32_t x) { w[i].d = x; });
-    if constexpr (unit_shape<TYPE>::HEAD == 4)
-        load_heads<N, LOOSE>(head + 2 * ATSI_PANEL_ROWS, [&](int i, uint32_t x) { w[i].m = x; });
-
-    if constexpr (TYPE == ATSI_TYPE_Q5_0 || TYPE == ATSI_TYPE_Q5_1) {
-        load_chunk<N, LOOSE>(body, [&](int i, uint32_t x) { w[i].h[0] = x; });
-        load_codes<N, LOOSE, 4>(w, body + C);
-    } else if constexpr (TYPE == ATSI_TYPE_Q8_0) {
-        load_codes<N, LOOSE, 8>(w, body);
-    } else if constexpr (unit_shape<TYPE>::ELEMS == 32) {
-        load_codes<N, LOOSE, 4>(w, body);
-    } else if constexpr (TYPE == ATSI_TYPE_Q2_K) {
-        load_scales<N, LOOSE, 1>(w, body + C * (u >> 1));
-        load_codes<N, LOOSE, 4>(w, body + C * (4 + 8 * (u >> 2) + 4 * (u & 1)));
-    } else if constexpr (TYPE == ATSI_TYPE_Q3_K) {
-        load_scales<N, LOOSE, 3>(w, body);
-        load_codes<N, LOOSE, 12>(w, body + C * (3 + 12 * (u >> 2)));
-    } else if constexpr (TYPE == ATSI_TYPE_Q4_K) {
-        load_scales<N, LOOSE, 3>(w, body);
-        load_codes<N, LOOSE, 4>(w, body + C * (3 + 4 * u));
-    } else if constexpr (TYPE == ATSI_TYPE_Q5_K) {
-        const uint8_t *g = body + C * (3 + 10 * (u >> 1));
-        load_scales<N, LOOSE, 3>(w, body);
-        load_chunk<N, LOOSE>(g + C * (u & 1), [&](int i, uint32_t x) { w[i].h[0] = x; });
-        load_codes<N, LOOSE, 4>(w, g + C * (2 + 4 * (u & 1)));
-    } else if constexpr (TYPE == ATSI_TYPE_Q6_K) {
-        load_scales<N, LOOSE, 1>(w, body + C * (u >> 1));
-        load_codes<N, LOOSE, 12>(w, body + C * (4 + 12 * (u >> 1)));
-    } else if constexpr (TYPE == ATSI_TYPE_IQ4_XS) {
-        load_scales<N, LOOSE, 1>(w, body);
-        load_codes<N, LOOSE, 4>(w, body + C * (1 + 4 * u));
-    }
+    const panel_rows<N, LOOSE> from = {at, r};
+    load_panel_scales<TYPE>(w, from, u);
+    load_panel_codes<TYPE, 4>(w, from, u, 0);
 }
 
 #endif

@@ -3,7 +3,7 @@
  * ATSI_OP_MATMUL and ATSI_OP_MATMUL_ID: which kernels serve which products.
  *
  *   up to GEMV_TOKENS tokens   gemv: a token's result is the same however many there are
- *   more                       gemm, on tensor cores for weights in blocks
+ *   more                       gemm, on tensor cores but for F32
  *   exact activations          gemv_exact, floats as ever
  *   panels that start anywhere gemv, token by token
  *
@@ -50,6 +50,15 @@ static bool is_tiled(const struct atsi_op *op)
     return op->n_rows > GEMV_TOKENS && !exact_blocks && !cuda_is_loose(op->weight[0]);
 }
 
+/* Whether halves meet halves, on tensor cores. */
+static bool is_half_tiled(const struct cuda_device *dev, const struct atsi_op *op)
+{
+    const struct atsi_tensor *w = op->weight[0];
+    uint64_t matrix = w->ne[2] > 1 ? w->ne[1] * w->row_bytes : 0;
+    bool half = w->type == ATSI_TYPE_F16 || (w->type == ATSI_TYPE_BF16 && dev->sm >= 80);
+    return half && is_tiled(op) && w->ne[0] % 8 == 0 && ((uintptr_t)w->data | matrix) % 16 == 0;
+}
+
 static uint64_t token_tiles(const struct atsi_op *op)
 {
     return is_experts(op) ? cuda_route_tiles(tokens_of(op), op->weight[0]->ne[2])
@@ -63,18 +72,26 @@ static bool fits(const struct atsi_op *op)
     return tokens_of(op) <= INT32_MAX && token_tiles(op) <= INT32_MAX / row_tiles;
 }
 
+uint32_t cuda_product_rounds(const struct atsi_op *op, uint32_t *rows, uint32_t *k)
+{
+    *rows = (uint32_t)x_rows_of(op);
+    *k = (uint32_t)op->weight[0]->ne[0];
+    return block_of(op);
+}
+
 /* ---------------------------------------------------------------- launching */
 
-static size_t act_bytes(const struct atsi_op *op)
+static size_t act_bytes(const struct cuda_device *dev, const struct atsi_op *op)
 {
     uint32_t block = block_of(op);
+    if (is_half_tiled(dev, op))
+        return cuda_halves_bytes(dev, x_rows_of(op), (uint32_t)op->weight[0]->ne[0]);
     return block != 0 ? cuda_act_bytes(x_rows_of(op), (uint32_t)op->weight[0]->ne[0], block) : 0;
 }
 
 static size_t product_scratch(const struct cuda_device *dev, const struct atsi_op *op)
 {
-    size_t bytes = act_bytes(op);
-    (void)dev;
+    size_t bytes = act_bytes(dev, op);
     if (is_experts(op) && is_tiled(op))
         bytes += cuda_route_bytes((uint32_t)tokens_of(op), (uint32_t)op->weight[0]->ne[2]);
     return bytes;
@@ -105,33 +122,35 @@ static cuda_product product_of(const struct atsi_op *op)
 }
 
 static cudaError_t multiply(const struct cuda_launch *l, const struct atsi_op *op, int layout,
-                            const cuda_product &p)
+                            const cuda_product &p, const struct cuda_halves &halves)
 {
     uint32_t type = op->weight[0]->type, block = block_of(op);
+    if (is_half_tiled(l->dev, op))
+        return cuda_gemm_half(l, type, layout, p, halves);
     if (cuda_is_float_type(type))
         return is_tiled(op) ? cuda_gemm_float(l->stream, type, layout, p)
                             : cuda_gemv_float(l->stream, type, layout, p);
     if (block == 0)
         return cuda_gemv_exact(l->stream, type, layout, p);
     if (block == 32)
-        return is_tiled(op) ? cuda_gemm_32(l->stream, type, layout, p)
+        return is_tiled(op) ? cuda_gemm_32(l->stream, l->dev, type, layout, p)
                             : cuda_gemv_32(l->stream, type, layout, p);
-    return is_tiled(op) ? cuda_gemm_k(l->stream, type, layout, p)
+    return is_tiled(op) ? cuda_gemm_k(l->stream, l->dev, type, layout, p)
                         : cuda_gemv_k(l->stream, type, layout, p);
 }
 
 /* Panels first, then the rows that fill none. */
 static cudaError_t multiply_parts(const struct cuda_launch *l, const struct atsi_op *op,
-                                  const cuda_product &p)
+                                  const cuda_product &p, const struct cuda_halves &halves)
 {
     uint32_t packed_rows = p.n_rows / ATSI_PANEL_ROWS * ATSI_PANEL_ROWS;
     cuda_product part = p;
     if (op->weight[0]->layout == ATSI_LAYOUT_ROWS)
-        return multiply(l, op, CUDA_ROWS, p);
+        return multiply(l, op, CUDA_ROWS, p, halves);
     if (packed_rows != 0) {
         part.n_rows = packed_rows;
         int layout = cuda_is_loose(op->weight[0]) ? CUDA_LOOSE_PANELS : CUDA_PANELS;
-        cudaError_t e = multiply(l, op, layout, part);
+        cudaError_t e = multiply(l, op, layout, part, halves);
         if (e != cudaSuccess || packed_rows == p.n_rows)
             return e;
     }
@@ -139,27 +158,30 @@ static cudaError_t multiply_parts(const struct cuda_launch *l, const struct atsi
     part.w = p.w + packed_rows * p.row_bytes;
     part.y = p.y + packed_rows;
     part.bias = p.bias != NULL ? p.bias + packed_rows : NULL;
-    return multiply(l, op, CUDA_ROWS, part);
+    return multiply(l, op, CUDA_ROWS, part, halves);
 }
 
 static cudaError_t product_launch(const struct cuda_launch *l, const struct atsi_op *op)
 {
     cuda_product p = product_of(op);
+    struct cuda_halves halves = {};
     cudaError_t e = cudaSuccess;
     if (l->scratch_bytes < product_scratch(l->dev, op) || !cuda_is_aligned(op->weight[0]))
         return cudaErrorInvalidValue;
     if (block_of(op) != 0)
         e = cuda_act_round(l, p.x, (uint32_t)x_rows_of(op), p.k, block_of(op), &p.act);
+    else if (is_half_tiled(l->dev, op))
+        e = cuda_halves_make(l, op->weight[0]->type, p.x, (uint32_t)x_rows_of(op), p.k, &halves);
     if (e == cudaSuccess && is_experts(op) && is_tiled(op)) {
         struct cuda_routing r;
-        e = cuda_route(l->stream, p.ids, p.n_tok, p.n_expert, (uint8_t *)l->scratch + act_bytes(op),
-                       &r);
+        e = cuda_route(l->stream, p.ids, p.n_tok, p.n_expert,
+                       (uint8_t *)l->scratch + act_bytes(l->dev, op), &r);
         p.tiles = r.tiles;
         p.slots = r.slots;
         p.n_tiles = r.n_tiles;
         p.max_tiles = r.max_tiles;
     }
-    return e == cudaSuccess ? multiply_parts(l, op, p) : e;
+    return e == cudaSuccess ? multiply_parts(l, op, p, halves) : e;
 }
 
 /* ---------------------------------------------------------------- what is supported */

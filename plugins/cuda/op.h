@@ -5,14 +5,16 @@
  * it.
  *
  * Answers do not depend on the device: activations are rounded to 8 bits exactly as the CPU
- * backends do it, so that results differ by the rounding of f32 sums alone, and the result for one
- * row does not depend on how many rows a call holds.  A captured launch may be replayed with other
- * contents of all tensors: what changes from round to round (ids, positions, and with them the
- * number of visible positions) is read on the device.
+ * backends do it, so that results differ by the rounding of f32 sums alone.  The result for one row
+ * does not depend on how many rows a call holds, but for the same roundings between few rows and
+ * many (products, attention over f16 caches), where tensor cores take over.  A captured launch may
+ * be replayed with other contents of all tensors: what changes from round to round (ids, positions,
+ * and with them the number of visible positions) is read on the device.
  */
 #ifndef ATSI_CUDA_OP_H
 #define ATSI_CUDA_OP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +31,7 @@ struct cuda_device {
     int sm; /* compute capability, 75, 90 */
     uint32_t n_sm;
     size_t shared_bytes; /* of a block, opted in */
+    bool fast_half;      /* activations meet F16 and BF16 weights rounded once (halves.h) */
 };
 
 /* Activations that an operation before in the same split left rounded in the scratch, so that q, k
@@ -36,7 +39,7 @@ struct cuda_device {
  * operation that writes over `src`. */
 struct cuda_rounded {
     const void *src; /* NULL: none */
-    uint32_t block;  /* 32 or 256 elements */
+    uint32_t block;  /* 32 or 256 elements, or a kind of halves (rounded.h) */
     uint32_t n_rows;
     uint64_t k;
 };
@@ -48,6 +51,11 @@ struct cuda_launch {
                     * split; contents stay from op to op of a split */
     size_t scratch_bytes;
     struct cuda_rounded *rounded;
+    /* What a product behind a norm or a SwiGLU will want rounded: these leave it so themselves, and
+     * say so in `rounded`.  block 0: nothing. */
+    struct cuda_rounded wanted;
+    /* The next operation, when this launch is to do it too: a rotation by the same table. */
+    const struct atsi_op *with;
 };
 
 struct cuda_op {

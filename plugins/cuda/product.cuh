@@ -9,6 +9,7 @@
 #ifndef ATSI_CUDA_PRODUCT_CUH
 #define ATSI_CUDA_PRODUCT_CUH
 
+#include "halves.h"
 #include "load.cuh"
 #include "op.h"
 #include "rounded.h"
@@ -63,8 +64,13 @@ cudaError_t cuda_gemv_float(cudaStream_t s, uint32_t type, int layout, const cud
 /* gemv_exact.cu: block types with exact activations. */
 cudaError_t cuda_gemv_exact(cudaStream_t s, uint32_t type, int layout, const cuda_product &p);
 /* gemm_*.cu: many tokens, or tiles of experts. */
-cudaError_t cuda_gemm_32(cudaStream_t s, uint32_t type, int layout, const cuda_product &p);
-cudaError_t cuda_gemm_k(cudaStream_t s, uint32_t type, int layout, const cuda_product &p);
+cudaError_t cuda_gemm_32(cudaStream_t s, const struct cuda_device *dev, uint32_t type, int layout,
+                         const cuda_product &p);
+cudaError_t cuda_gemm_k(cudaStream_t s, const struct cuda_device *dev, uint32_t type, int layout,
+                        const cuda_product &p);
 cudaError_t cuda_gemm_float(cudaStream_t s, uint32_t type, int layout, const cuda_product &p);
+/* gemm_half.cu: F16 and BF16, 16-byte aligned rows or panels of a multiple of 8 columns. */
+cudaError_t cuda_gemm_half(const struct cuda_launch *l, uint32_t type, int layout,
+                           const cuda_product &p, const struct cuda_halves &x);
 
 #endif

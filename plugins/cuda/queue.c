@@ -47,6 +47,7 @@ void cuda_queue_close(struct atsi_queue *q)
 int cuda_fill(struct atsi_queue *q, void *dst, int value, size_t bytes, struct atsi_event *signal,
               struct atsi_err *err)
 {
+    const struct cuda_work work = {.n = bytes, .what = "bytes filled"};
     size_t n = bytes;
     int rc = cuda_enter(q->be, err);
     if (rc != ATSI_OK)
@@ -59,6 +60,6 @@ int cuda_fill(struct atsi_queue *q, void *dst, int value, size_t bytes, struct a
         rc = cuda_check(q->be, cudaMemsetAsync(dst, value, bytes, q->stream), err,
                         "filling %zu bytes", bytes);
     if (rc == ATSI_OK)
-        rc = cuda_event_signal(q->be, q->stream, signal, err, "filling %zu bytes", bytes);
+        rc = cuda_event_signal(q->stream, signal, err, &work);
     return rc;
 }

@@ -26,7 +26,8 @@ struct piece {
 struct cuda_job {
     struct cuda_job *next;
     _Atomic uint32_t left; /* host functions that have not run */
-    struct piece piece[];
+    size_t room;
+    struct piece piece[]; /* [room] */
 };
 
 /* ---------------------------------------------------------------- jobs */
@@ -35,17 +36,30 @@ static void CUDART_CB move_piece(void *arg)
 {
     struct piece *p = arg;
     memcpy(p->dst, p->src, p->bytes);
-    atomic_fetch_sub_explicit(&p->job->left, 1, memory_order_release); /* read by reap() */
+    atomic_fetch_sub_explicit(&p->job->left, 1, memory_order_release); /* read by is_over() */
 }
 
-static struct cuda_job *new_job(struct cuda_ring *ring, size_t n)
+/* Whether all host functions of a job have run; acquire: after the last use by one of them. */
+static bool is_over(struct cuda_job *job)
 {
-    struct cuda_job *job = NULL;
+    return atomic_load_explicit(&job->left, memory_order_acquire) == 0;
+}
+
+/* A job for n pieces: one that is over, or a new one.  Rounds thus allocate none after the first.
+ */
+static struct cuda_job *take_job(struct cuda_ring *ring, size_t n)
+{
+    struct cuda_job *job = ring->jobs;
+    while (job != NULL && (job->room < n || !is_over(job)))
+        job = job->next;
+    if (job != NULL)
+        return job;
     if (n <= (SIZE_MAX - sizeof *job) / sizeof job->piece[0])
         job = calloc(1, sizeof *job + n * sizeof job->piece[0]);
     if (job == NULL)
         return NULL;
     atomic_init(&job->left, 0);
+    job->room = n;
     job->next = ring->jobs;
     ring->jobs = job;
     return job;
@@ -56,8 +70,7 @@ static void reap(struct cuda_job **list)
 {
     while (*list != NULL) {
         struct cuda_job *job = *list;
-        /* acquire: after the last use by a host function */
-        if (atomic_load_explicit(&job->left, memory_order_acquire) > 0) {
+        if (!is_over(job)) {
             list = &job->next;
             continue;
         }
@@ -229,8 +242,7 @@ int cuda_ring_copy(struct atsi_backend *be, struct cuda_ring *ring, cudaStream_t
     struct step s = {.be = be, .ring = ring, .stream = stream, .err = err};
     struct cuda_job *job;
     int rc = ATSI_OK;
-    reap(&ring->jobs);
-    job = new_job(ring, n);
+    job = take_job(ring, n);
     if (job == NULL)
         return atsi_fail(err, ATSI_ENOMEM, CUDA_PLUGIN_NAME ": out of memory");
     for (size_t i = 0; i < n && rc == ATSI_OK; i++) {

@@ -61,10 +61,13 @@ static void drop_all(struct atsi_backend *be)
 void cuda_clock_close(struct atsi_backend *be)
 {
     drop_all(be);
-    for (uint32_t i = 0; i < be->pool.n; i++)
-        cuda_note(be, cudaEventDestroy(be->pool.at[i]), "destroying an event");
-    free(be->pool.at);
-    be->pool = (struct cuda_pool){0};
+    while (be->spare != NULL) {
+        struct cuda_timing *t = be->spare;
+        be->spare = t->next;
+        for (uint32_t i = 0; i <= t->room && t->ev[i] != NULL; i++)
+            cuda_note(be, cudaEventDestroy(t->ev[i]), "destroying an event");
+        free(t);
+    }
     if (be->base != NULL)
         cuda_note(be, cudaEventDestroy(be->base), "destroying an event");
     if (be->clock != NULL)
@@ -97,59 +100,58 @@ int cuda_clock_of(struct atsi_backend *be, cudaEvent_t ev, uint64_t *ns_out, str
 }
 
 /* ---------------------------------------------------------------- measured pieces */
-static int take_event(struct atsi_backend *be, cudaEvent_t *out, struct atsi_err *err)
+/* A spare one with room for n pieces; NULL: there is none. */
+static struct cuda_timing *take_spare(struct atsi_backend *be, uint32_t n)
 {
-    if (be->pool.n > 0) {
-        *out = be->pool.at[--be->pool.n];
-        return ATSI_OK;
-    }
-    return cuda_check(be, cudaEventCreateWithFlags(out, cudaEventDefault), err,
-                      "creating an event");
+    struct cuda_timing **p = &be->spare, *t;
+    while (*p != NULL && (*p)->room < n)
+        p = &(*p)->next;
+    t = *p;
+    if (t != NULL)
+        *p = t->next;
+    return t;
 }
 
-static void put_event(struct atsi_backend *be, cudaEvent_t ev)
+static struct cuda_timing *new_timing(uint32_t n)
 {
-    struct cuda_pool *p = &be->pool;
-    if (p->n == p->cap) {
-        uint32_t cap = p->cap == 0 ? 64 : 2 * p->cap;
-        cudaEvent_t *grown = realloc(p->at, cap * sizeof(void *)); /* what cudaEvent_t is */
-        if (grown == NULL) {
-            cuda_note(be, cudaEventDestroy(ev), "destroying an event");
-            return;
-        }
-        p->at = grown;
-        p->cap = cap;
-    }
-    p->at[p->n++] = ev;
+    size_t events = ((size_t)n + 1) * sizeof(void *); /* what cudaEvent_t is */
+    struct cuda_timing *t = calloc(1, sizeof *t + events);
+    if (t != NULL)
+        t->room = n;
+    return t;
 }
 
 int cuda_timing_open(struct atsi_backend *be, uint32_t n, uint64_t *out, struct cuda_timing **t,
                      struct atsi_err *err)
 {
-    size_t events = ((size_t)n + 1) * sizeof(void *); /* what cudaEvent_t is */
-    *t = calloc(1, sizeof **t + events);
+    int rc = ATSI_OK;
+    *t = take_spare(be, n);
+    if (*t == NULL)
+        *t = new_timing(n);
     if (*t == NULL)
         return atsi_fail(err, ATSI_ENOMEM, CUDA_PLUGIN_NAME ": out of memory");
     (*t)->n = n;
     (*t)->out = out;
-    for (uint32_t i = 0; i <= n; i++) {
-        int rc = take_event(be, &(*t)->ev[i], err);
-        if (rc != ATSI_OK) {
-            cuda_timing_drop(be, *t);
-            *t = NULL;
-            return rc;
-        }
+    for (uint32_t i = 0; i <= n && rc == ATSI_OK; i++)
+        if ((*t)->ev[i] == NULL)
+            rc = cuda_check(be, cudaEventCreateWithFlags(&(*t)->ev[i], cudaEventDefault), err,
+                            "creating an event");
+    if (rc != ATSI_OK) {
+        cuda_timing_drop(be, *t);
+        *t = NULL;
     }
-    return ATSI_OK;
+    return rc;
 }
 
 void cuda_timing_drop(struct atsi_backend *be, struct cuda_timing *t)
 {
+    struct cuda_timing **p = &be->spare;
     if (t == NULL)
         return;
-    for (uint32_t i = 0; i <= t->n && t->ev[i] != NULL; i++)
-        put_event(be, t->ev[i]);
-    free(t);
+    while (*p != NULL && (*p)->room < t->room)
+        p = &(*p)->next;
+    t->next = *p;
+    *p = t;
 }
 
 void cuda_timing_queue(struct atsi_backend *be, struct cuda_timing *t, cudaStream_t stream)

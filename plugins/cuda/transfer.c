@@ -119,7 +119,7 @@ static int open_ring(struct atsi_transfer *tx, const struct atsi_copyv *req, str
         return ATSI_OK;
     rc = cuda_ring_open(be, be->set.staging_bytes, &tx->ring, &why);
     if (rc == ATSI_OK)
-        return cuda_events_wait(be, tx->ring->stream, req->wait, req->n_wait, err);
+        return cuda_events_wait(tx->ring->stream, req->wait, req->n_wait, err);
     if (rc == ATSI_ELOST)
         return atsi_fail(err, rc, "%s", why.msg);
     tx->no_ring = true;
@@ -252,19 +252,18 @@ static int queue_copies(struct atsi_transfer *tx, cudaStream_t stream, struct at
                         const struct atsi_copyv *req, struct cuda_timing *times,
                         struct atsi_err *err)
 {
+    const struct cuda_work work = {.n = req->n_ranges, .what = "ranges copied"};
     struct atsi_backend *be = tx->be;
-    int rc = cuda_events_wait(be, stream, req->wait, req->n_wait, err);
+    int rc = cuda_events_wait(stream, req->wait, req->n_wait, err);
     if (rc == ATSI_OK && q == NULL && tx->ring != NULL)
-        rc = cuda_events_wait(be, tx->ring->stream, req->wait, req->n_wait, err);
+        rc = cuda_events_wait(tx->ring->stream, req->wait, req->n_wait, err);
     if (rc == ATSI_OK && times != NULL)
         rc = cuda_check(be, cudaEventRecord(times->ev[0], stream), err, "recording an event");
     if (rc == ATSI_OK)
         rc = q != NULL ? by_kernel(tx, stream, req, err) : by_engine(tx, req, err);
     if (rc == ATSI_OK && times != NULL)
         rc = cuda_check(be, cudaEventRecord(times->ev[1], stream), err, "recording an event");
-    return rc == ATSI_OK ? cuda_event_signal(be, stream, req->signal, err, "a copy of %u ranges",
-                                             req->n_ranges)
-                         : rc;
+    return rc == ATSI_OK ? cuda_event_signal(stream, req->signal, err, &work) : rc;
 }
 
 int cuda_transfer_copyv(struct atsi_transfer *tx, uint32_t channel, struct atsi_queue *q,

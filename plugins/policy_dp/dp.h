@@ -5,14 +5,19 @@
 
 #include "atsinfer/plugin.h"
 #include "atsinfer/policy.h"
+#include "sched/experts.h"
 #include "sched/problem.h"
 
 /* In the order of the parameter's choices. */
 enum dp_algorithm { DP_PAPER, DP_PAPER_LITERAL, DP_REPAIRED, DP_BACKLOG, DP_BACKLOG_CO };
 
+enum dp_experts { DP_EXPERTS_FADE, DP_EXPERTS_LRU, DP_EXPERTS_LFU, DP_EXPERTS_OFF };
+
 /* Parameters, as settings.c describes them. */
 struct dp_settings {
     enum dp_algorithm algorithm;
+    enum dp_experts experts;
+    int always_cache;                    /* where experts have memory at all */
     int64_t unit;                        /* bytes */
     uint32_t evals;                      /* of local search */
     uint32_t eps_pm, tau, regret_eps_pm; /* per mille; rounds */
@@ -23,6 +28,8 @@ extern const struct atsi_param *const dp_params[];
 
 /* A runtime took the plugin up: its settings are read with the first question.  host NULL: gone. */
 void dp_settings_host(const struct atsi_host *host);
+/* Placing anew: they may have changed (atsi_runtime_set). */
+void dp_settings_again(void);
 /* Copies the settings.  ATSI_ECONF.  [any thread] */
 int dp_settings_get(struct dp_settings *out, struct atsi_err *err);
 
@@ -41,5 +48,27 @@ size_t dp_place_scratch(uint32_t n);
 int dp_schedule(const struct atsi_round *in, struct atsi_schedule *out, struct atsi_err *err);
 size_t dp_schedule_scratch(uint32_t n);
 size_t dp_schedule_state(uint32_t n);
+
+/* ---- experts.c: caches of experts, by router.  Stacks that one router chooses from are a group.
+ */
+struct dp_caches {
+    struct sched_cache_layer *group; /* [n_groups] */
+    int32_t *group_of;               /* [n] of an item; -1: none, or it cannot have a cache */
+    uint32_t *heap;
+    uint32_t n_groups;
+};
+size_t dp_caches_scratch(uint32_t n);
+/* Groups of the problem; none when there are no caches. */
+void dp_caches_find(const struct atsi_problem *p, const struct dp_settings *s, void *scratch,
+                    struct dp_caches *out);
+/* Takes all stacks of groups off the GPU (b) and shares what then is left of the budget between
+ * their caches. */
+void dp_caches_share(const struct atsi_problem *p, struct dp_caches *c, uint8_t *b);
+/* Costs of a decode round with the caches: misses on the CPU beside hits on the GPU.  Stacks with a
+ * cache are no longer promoted. */
+void dp_caches_price(const struct dp_caches *c, struct sched_op *op, uint32_t n);
+void dp_caches_write(const struct dp_caches *c, struct atsi_placement *out);
+int dp_swap_experts(const struct atsi_expert_cache *in, struct atsi_expert_swaps *out,
+                    struct atsi_err *err);
 
 #endif

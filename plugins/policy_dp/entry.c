@@ -12,7 +12,8 @@ static const struct atsi_policy_ops ops = {.struct_size = sizeof ops,
                                            .scratch_bytes = scratch_bytes,
                                            .place = dp_place,
                                            .schedule = dp_schedule,
-                                           .state_bytes = dp_schedule_state};
+                                           .state_bytes = dp_schedule_state,
+                                           .swap_experts = dp_swap_experts};
 static const struct atsi_component policy = {sizeof policy, ATSI_KIND_POLICY, "policy_dp", &ops};
 static const struct atsi_component *const components[] = {&policy, NULL};
 

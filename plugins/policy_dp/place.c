@@ -16,6 +16,7 @@ struct call {
     struct sched_view decode, prefill;
     uint32_t n_tokens, n_chunks; /* of a request */
     uint8_t *b, *other, *rb;
+    struct dp_caches caches;
     unsigned char *work;
     size_t room; /* bytes of work */
 };
@@ -38,7 +39,8 @@ static size_t work_bytes(uint32_t n)
 
 size_t dp_place_scratch(uint32_t n)
 {
-    return 2 * sched_view_scratch(n) + 3 * SCHED_ROOM(uint8_t, n) + work_bytes(n);
+    return 2 * sched_view_scratch(n) + 3 * SCHED_ROOM(uint8_t, n) + dp_caches_scratch(n) +
+           work_bytes(n);
 }
 
 static int open_call(struct call *c, const struct atsi_problem *p, struct atsi_err *err)
@@ -57,6 +59,8 @@ static int open_call(struct call *c, const struct atsi_problem *p, struct atsi_e
     c->b = SCHED_TAKE(&at, uint8_t, p->n_items);
     c->other = SCHED_TAKE(&at, uint8_t, p->n_items);
     c->rb = SCHED_TAKE(&at, uint8_t, p->n_items);
+    dp_caches_find(p, &c->s, at, &c->caches);
+    at += dp_caches_scratch(p->n_items);
     c->work = at;
     c->room = work_bytes(p->n_items);
     c->n_chunks = sched_problem_chunks(p);
@@ -112,11 +116,32 @@ static int coplace(struct call *c, int *found, struct atsi_err *err)
     return rc == ATSI_OK || rc == ATSI_ENOFIT ? ATSI_OK : atsi_fail(err, rc, "%s", why.msg);
 }
 
+/* ---------------------------------------------------------------- expert caches */
+/* Instead of whole stacks on the accelerator, the experts used most of every layer, if that makes
+ * the request shorter.  c->other: that placement.  True: it does. */
+static int try_caches(struct call *c, const struct atsi_problem *in, struct outcome *best)
+{
+    struct outcome with;
+    if (c->caches.n_groups == 0)
+        return 0;
+    memcpy(c->other, c->b, in->n_items);
+    dp_caches_share(in, &c->caches, c->other);
+    dp_caches_price(&c->caches, c->decode.op, in->n_items);
+    with = judge(c, c->other);
+    if (!c->s.always_cache && !(with.request_ns < best->request_ns))
+        return 0;
+    *best = with;
+    memcpy(c->b, c->other, in->n_items);
+    return 1;
+}
+
 int dp_place(const struct atsi_problem *in, struct atsi_placement *out, struct atsi_err *err)
 {
     struct outcome best, other;
     struct call c;
-    int both = 0, rc = open_call(&c, in, err);
+    int both = 0, cached, rc;
+    dp_settings_again();
+    rc = open_call(&c, in, err);
     if (rc == ATSI_OK)
         rc = sched_view_check_pins(&c.decode, err);
     if (rc == ATSI_OK && c.s.algorithm == DP_BACKLOG_CO)
@@ -133,7 +158,11 @@ int dp_place(const struct atsi_problem *in, struct atsi_placement *out, struct a
             memcpy(c.b, c.other, in->n_items);
         }
     }
+    cached = try_caches(&c, in, &best);
     out->predicted_decode_ns = (uint64_t)best.decode_ns;
     out->predicted_prefill_ns = (uint64_t)best.prefill_ns;
-    return sched_write_placement(in, c.b, out, err);
+    rc = sched_write_placement(in, c.b, out, err);
+    if (rc == ATSI_OK && cached)
+        dp_caches_write(&c.caches, out);
+    return rc;
 }

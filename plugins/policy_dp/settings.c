@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Parameters of policy_dp.  They are known to the core only after the entry point has returned, so
- * they are read with the first question, once per runtime.
+ * they are read with the first question, and again before a placement.
  */
 #include "dp.h"
 
@@ -25,6 +25,31 @@ static const struct atsi_param p_algorithm = {
     .choices = "paper|paper-literal|repaired|backlog|backlog-co",
     .help = "The paper's algorithms with transfers of experts after routing, to the letter, with "
             "promotions in a row; the backlog DP; the same with placement for both phases."};
+
+static const char *const experts[] = {[DP_EXPERTS_FADE] = "fade",
+                                      [DP_EXPERTS_LRU] = "lru",
+                                      [DP_EXPERTS_LFU] = "lfu",
+                                      [DP_EXPERTS_OFF] = "off"};
+enum { N_EXPERTS = sizeof experts / sizeof experts[0] };
+
+static const struct atsi_param p_experts = {
+    .struct_size = sizeof p_experts,
+    .type = ATSI_PARAM_CHOICE,
+    .key = "experts",
+    .def = "fade",
+    .choices = "fade|lru|lfu|off",
+    .help = "Expert caches keep what is used most often lately; last; most often ever; off: none."};
+
+static const char *const memories[] = {"auto", "caches"};
+static const struct atsi_param p_memory = {
+    .struct_size = sizeof p_memory,
+    .type = ATSI_PARAM_CHOICE,
+    .key = "expert_memory",
+    .def = "auto",
+    .choices = "auto|caches",
+    .help =
+        "What experts have of the accelerator's memory. auto: whole stacks or caches, whichever "
+        "answers sooner; caches: caches in any case."};
 
 /* A parameter that is a number. */
 struct number {
@@ -88,9 +113,11 @@ static const struct number numbers[N_NUMBERS] = {
                  1000000000},
 };
 
-const struct atsi_param *const dp_params[] = {
-    &p_algorithm,    &numbers[UNIT].p,       &numbers[EVALS].p,   &numbers[EPS].p,
-    &numbers[TAU].p, &numbers[REGRET_EPS].p, &numbers[REBUILD].p, NULL};
+const struct atsi_param *const dp_params[] = {&p_algorithm,        &p_experts,
+                                              &p_memory,           &numbers[UNIT].p,
+                                              &numbers[EVALS].p,   &numbers[EPS].p,
+                                              &numbers[TAU].p,     &numbers[REGRET_EPS].p,
+                                              &numbers[REBUILD].p, NULL};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct atsi_host *the_host;
@@ -105,6 +132,13 @@ void dp_settings_host(const struct atsi_host *host)
     (void)pthread_mutex_unlock(&lock);
 }
 
+void dp_settings_again(void)
+{
+    (void)pthread_mutex_lock(&lock);
+    known = 0;
+    (void)pthread_mutex_unlock(&lock);
+}
+
 static const char *text_of(const struct atsi_param *p)
 {
     const char *text = NULL;
@@ -113,16 +147,18 @@ static const char *text_of(const struct atsi_param *p)
     return text != NULL ? text : p->def;
 }
 
-static int read_algorithm(enum dp_algorithm *out, struct atsi_err *err)
+/* The number of the parameter's value among its choices. */
+static int read_choice(const struct atsi_param *p, const char *const *names, int n, int *out,
+                       struct atsi_err *err)
 {
-    const char *text = text_of(&p_algorithm);
-    for (int k = 0; k < N_ALGORITHMS; k++)
-        if (strcmp(text, algorithms[k]) == 0) {
-            *out = (enum dp_algorithm)k;
+    const char *text = text_of(p);
+    for (int k = 0; k < n; k++)
+        if (strcmp(text, names[k]) == 0) {
+            *out = k;
             return ATSI_OK;
         }
-    return atsi_fail(err, ATSI_ECONF, "policy_dp.algorithm: \"%.64s\" is not one of %s", text,
-                     p_algorithm.choices);
+    return atsi_fail(err, ATSI_ECONF, "policy_dp.%s: \"%.64s\" is not one of %s", p->key, text,
+                     p->choices);
 }
 
 static int read_number(const struct number *n, double *out, struct atsi_err *err)
@@ -139,11 +175,19 @@ static int read_number(const struct number *n, double *out, struct atsi_err *err
 static int read_all(struct dp_settings *s, struct atsi_err *err)
 {
     double v[N_NUMBERS];
-    int rc = read_algorithm(&s->algorithm, err);
+    int algorithm = 0, keep = 0, memory = 0;
+    int rc = read_choice(&p_algorithm, algorithms, N_ALGORITHMS, &algorithm, err);
+    if (rc == ATSI_OK)
+        rc = read_choice(&p_experts, experts, N_EXPERTS, &keep, err);
+    if (rc == ATSI_OK)
+        rc = read_choice(&p_memory, memories, 2, &memory, err);
     for (int k = 0; rc == ATSI_OK && k < N_NUMBERS; k++)
         rc = read_number(&numbers[k], &v[k], err);
     if (rc != ATSI_OK)
         return rc;
+    s->algorithm = (enum dp_algorithm)algorithm;
+    s->experts = (enum dp_experts)keep;
+    s->always_cache = memory;
     s->unit = (int64_t)v[UNIT] * 1024;
     s->evals = (uint32_t)v[EVALS];
     s->eps_pm = (uint32_t)lround(1000 * v[EPS]);

@@ -166,7 +166,9 @@ static int predict(struct call *c, const struct atsi_problem *p, uint32_t phase,
 static int place(const struct atsi_problem *in, struct atsi_placement *out, struct atsi_err *err)
 {
     struct call c;
-    int rc = open_call(&c, in, ATSI_PHASE_DECODE, err);
+    int rc;
+    static_settings_again();
+    rc = open_call(&c, in, ATSI_PHASE_DECODE, err);
     if (rc == ATSI_OK)
         rc = sched_view_check_pins(&c.view, err);
     if (rc == ATSI_OK)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Parameters of policy_static.  They are known to the core only after the entry point has returned,
- * so they are read with the first question, once per runtime.
+ * so they are read with the first question, and again before a placement.
  */
 #include "static.h"
 
@@ -61,6 +61,13 @@ void static_settings_host(const struct atsi_host *host)
 {
     (void)pthread_mutex_lock(&lock);
     the_host = host;
+    known = 0;
+    (void)pthread_mutex_unlock(&lock);
+}
+
+void static_settings_again(void)
+{
+    (void)pthread_mutex_lock(&lock);
     known = 0;
     (void)pthread_mutex_unlock(&lock);
 }

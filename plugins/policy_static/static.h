@@ -20,6 +20,8 @@ extern const struct atsi_param *const static_params[];
 
 /* A runtime took the plugin up: its settings are read with the first question.  host NULL: gone. */
 void static_settings_host(const struct atsi_host *host);
+/* Placing anew: they may have changed (atsi_runtime_set). */
+void static_settings_again(void);
 /* Copies the settings.  ATSI_ECONF.  [any thread] */
 int static_settings_get(struct static_settings *out, struct atsi_err *err);
 

@@ -6,9 +6,10 @@
  *   exp(s - max) by       ew = es + 2 u max|s| + 4 u               (its argument; exp within 2 ulp)
  *   a weight by           2 ew + (n_kv + 3) u                      (its own and the sum's error)
  *   the result by         (2 ew + (4 n_kv + 18) u) sum p |v|       (the value sum; another n_kv u
- *                                                                  each for a running maximum)
+ *                                                                  each for a maximum per chunk)
  * and by n_kv e^-87 max|v| where exp underflows.
  */
+#include "attn_walk.h"
 #include "ck.h"
 
 #include <math.h>
@@ -21,7 +22,8 @@ static const char *const sink_name[N_SINKS] = {"no sink", "sinks below", "sinks"
 
 struct attn_case {
     const struct cpu_kernels *k;
-    uint32_t n_q, dk, dv, n_kv, n_first, type_k, type_v;
+    uint32_t n_tok, n_q, dk, dv, n_kv, n_first, type_k, type_v;
+    uint32_t start, window; /* start: position of the first cell */
     float stretch; /* of queries: how peaked the weights are; < 0: every score far below zero */
     enum sink sink;
 };
@@ -50,12 +52,22 @@ static double cache_at(uint32_t type, const unsigned char *rows, size_t i)
 }
 
 /* ---------------------------------------------------------------- what is right */
-/* Scores of one head into s; returns the bound on a score's error. */
+/* Cells that row r (token r / n_q) sees. */
+static struct cpu_attn_seen seen_by(const struct attn_case *a, uint32_t r)
+{
+    struct cpu_attn_seen s = {0, a->n_kv - (a->n_tok - 1 - r / a->n_q)};
+    if (a->window != 0 && s.to > a->window)
+        s.from = s.to - a->window;
+    return s;
+}
+
+/* Scores of one row into s; returns the bound on a score's error. */
 static double exact_scores(const struct attn_case *a, const struct attn_memory *m, uint32_t h,
                            double *s, double *max_out, double *abs_out)
 {
+    const struct cpu_attn_seen seen = seen_by(a, h);
     double most = 0;
-    for (uint32_t p = 0; p < a->n_kv; p++) {
+    for (uint32_t p = seen.from; p < seen.to; p++) {
         double dot = 0, sum = 0;
         for (uint32_t i = 0; i < a->dk; i++) {
             double x = (double)((const float *)(const void *)m->q.data)[(size_t)h * a->dk + i] *
@@ -71,35 +83,37 @@ static double exact_scores(const struct attn_case *a, const struct attn_memory *
     return (a->dk + 3) * CK_U * most;
 }
 
-/* Exact weights of one head into p; returns the bound on their relative error. */
+/* Exact weights of one row into p; returns the bound on their relative error. */
 static double exact_weights(const struct attn_case *a, const struct attn_memory *m, uint32_t h,
                             double *p)
 {
+    const struct cpu_attn_seen seen = seen_by(a, h);
     double max = -INFINITY, most = 0, sum = 0, es;
     if (a->sink != NO_SINK) {
-        max = (double)((const float *)(const void *)m->sink.data)[h];
+        max = (double)((const float *)(const void *)m->sink.data)[h % a->n_q];
         most = fabs(max);
     }
     es = exact_scores(a, m, h, p, &max, &most);
     if (a->sink != NO_SINK)
-        sum = exp((double)((const float *)(const void *)m->sink.data)[h] - max);
-    for (uint32_t i = 0; i < a->n_kv; i++) {
+        sum = exp((double)((const float *)(const void *)m->sink.data)[h % a->n_q] - max);
+    for (uint32_t i = seen.from; i < seen.to; i++) {
         p[i] = exp(p[i] - max);
         sum += p[i];
     }
-    for (uint32_t i = 0; i < a->n_kv; i++)
+    for (uint32_t i = seen.from; i < seen.to; i++)
         p[i] /= sum;
     return expm1(2 * (es + 2 * CK_U * most + 4 * CK_U) + (4.0 * a->n_kv + 18) * CK_U);
 }
 
-static void check_head(struct ck *c, const struct attn_case *a, const struct attn_memory *m,
-                       uint32_t h, double *p)
+static void check_row(struct ck *c, const struct attn_case *a, const struct attn_memory *m,
+                      uint32_t h, double *p)
 {
+    const struct cpu_attn_seen seen = seen_by(a, h);
     const float *out = (const float *)(const void *)m->out.data + (size_t)h * a->dv;
     double rel = exact_weights(a, m, h, p);
     for (uint32_t i = 0; i < a->dv; i++) {
         double want = 0, parts = 0, largest = 0;
-        for (uint32_t r = 0; r < a->n_kv; r++) {
+        for (uint32_t r = seen.from; r < seen.to; r++) {
             double v = cache_at(a->type_v, m->v.data, (size_t)r * a->dv + i);
             want += p[r] * v;
             parts += p[r] * fabs(v);
@@ -112,7 +126,7 @@ static void check_head(struct ck *c, const struct attn_case *a, const struct att
 /* ---------------------------------------------------------------- data */
 static void fill_queries(struct ck *c, const struct attn_case *a, struct ck_mem *q)
 {
-    for (size_t i = 0; i < (size_t)a->n_q * a->dk; i++) {
+    for (size_t i = 0; i < (size_t)a->n_tok * a->n_q * a->dk; i++) {
         float x = ck_unit(c);
         ((float *)(void *)q->data)[i] = a->stretch * (a->stretch < 0 ? fabsf(x) + 0.5F : x);
     }
@@ -155,16 +169,17 @@ static size_t row_bytes(const struct attn_case *a, bool keys)
 
 static struct attn_memory open_memory(struct ck *c, const struct attn_case *a, double *s)
 {
-    size_t q = (size_t)a->n_q * sizeof(float), rk = row_bytes(a, true), rv = row_bytes(a, false);
-    struct attn_memory m = {ck_mem_open(q * a->dk, 4),
-                            ck_mem_open(q, 4),
-                            ck_mem_open(a->n_kv * rk, 4),
-                            ck_mem_open(a->n_kv * rv, 4),
-                            {ck_mem_open(a->n_first * rk, 2), ck_mem_open(a->n_first * rv, 2),
-                             ck_mem_open((a->n_kv - a->n_first) * rk, 2),
-                             ck_mem_open((a->n_kv - a->n_first) * rv, 2)},
-                            ck_mem_open(q * a->dv, 4),
-                            ck_mem_open(q * (((size_t)a->n_kv + 15) / 16 * 16), 64)};
+    uint32_t rows = a->n_tok * a->n_q;
+    size_t q = (size_t)rows * sizeof(float), rk = row_bytes(a, true), rv = row_bytes(a, false);
+    struct attn_memory m = {
+        ck_mem_open(q * a->dk, 4),
+        ck_mem_open(a->n_q * sizeof(float), 4),
+        ck_mem_open(a->n_kv * rk, 4),
+        ck_mem_open(a->n_kv * rv, 4),
+        {ck_mem_open(a->n_first * rk, 2), ck_mem_open(a->n_first * rv, 2),
+         ck_mem_open((a->n_kv - a->n_first) * rk, 2), ck_mem_open((a->n_kv - a->n_first) * rv, 2)},
+        ck_mem_open(q * a->dv, 4),
+        ck_mem_open(cpu_attend_scratch(rows, a->dk, a->dv) * sizeof(float), 64)};
     fill_queries(c, a, &m.q);
     ck_fill_weights(c, a->type_k, CK_RANDOM, m.k.data, (size_t)a->n_kv * a->dk);
     if (a->stretch < 0)
@@ -207,7 +222,10 @@ static void close_memory(struct ck *c, struct attn_memory *m)
 static struct cpu_attn_args args_of(const struct attn_case *a, const struct attn_memory *m)
 {
     bool two = a->n_first < a->n_kv;
-    return (struct cpu_attn_args){.n_q = a->n_q,
+    return (struct cpu_attn_args){.n_tok = a->n_tok,
+                                  .n_head = a->n_q,
+                                  .start = a->start,
+                                  .window = a->window,
                                   .dk = a->dk,
                                   .dv = a->dv,
                                   .n_kv = a->n_kv,
@@ -216,13 +234,14 @@ static struct cpu_attn_args args_of(const struct attn_case *a, const struct attn
                                   .type_v = a->type_v,
                                   .scale = (float)(1 / sqrt((double)a->dk)),
                                   .q = (const float *)(void *)m->q.data,
+                                  .q_stride = (size_t)a->n_q * a->dk,
                                   .k = m->part[0].data,
                                   .v = m->part[1].data,
                                   .k2 = two ? m->part[2].data : NULL,
                                   .v2 = two ? m->part[3].data : NULL,
                                   .sink = a->sink != NO_SINK ? (float *)(void *)m->sink.data : NULL,
                                   .out = (float *)(void *)m->out.data,
-                                  .score = (float *)(void *)m->score.data};
+                                  .out_stride = (size_t)a->n_q * a->dv};
 }
 
 /* ---------------------------------------------------------------- cases */
@@ -232,9 +251,45 @@ static void attn_case(struct ck *c, const void *arg)
     double s[MAX_CELLS]; /* not from the heap: a kernel may end in a signal */
     struct attn_memory m = open_memory(c, a, s);
     struct cpu_attn_args args = args_of(a, &m);
-    a->k->attn(&args);
-    for (uint32_t h = 0; h < a->n_q; h++)
-        check_head(c, a, &m, h, s);
+    cpu_attend(a->k, &args, (float *)(void *)m.score.data);
+    for (uint32_t r = 0; r < a->n_tok * a->n_q; r++)
+        check_row(c, a, &m, r, s);
+    close_memory(c, &m);
+}
+
+/* Token t and head h alone: what lies beyond its cells must not matter. */
+static void alone(const struct attn_case *a, const struct attn_memory *m, uint32_t t, uint32_t h,
+                  float *out)
+{
+    const struct cpu_attn_seen seen = seen_by(a, t * a->n_q);
+    struct cpu_attn_args args = args_of(a, m);
+    args.n_tok = args.n_head = 1;
+    args.q += t * args.q_stride + (size_t)h * a->dk;
+    args.sink += args.sink != NULL ? h : 0;
+    args.out = out;
+    args.start += seen.from;
+    args.n_kv = seen.to - seen.from;
+    args.k = (const unsigned char *)args.k + seen.from * row_bytes(a, true);
+    args.v = (const unsigned char *)args.v + seen.from * row_bytes(a, false);
+    args.n_first = args.n_kv;
+    cpu_attend(a->k, &args, (float *)(void *)m->score.data);
+}
+
+/* A row's result is the same bits whatever rows are beside it. */
+static void company_case(struct ck *c, const void *arg)
+{
+    const struct attn_case *a = arg;
+    double s[MAX_CELLS];
+    float one[256];
+    struct attn_memory m = open_memory(c, a, s);
+    struct cpu_attn_args args = args_of(a, &m);
+    cpu_attend(a->k, &args, (float *)(void *)m.score.data);
+    for (uint32_t r = 0; r < a->n_tok * a->n_q; r++) {
+        alone(a, &m, r / a->n_q, r % a->n_q, one);
+        if (memcmp(one, m.out.data + (size_t)r * a->dv * sizeof(float), a->dv * sizeof(float)) != 0)
+            ck_fail(c, "head %u of token %u is another number when computed alone", r % a->n_q,
+                    r / a->n_q);
+    }
     close_memory(c, &m);
 }
 
@@ -251,7 +306,7 @@ static void ring_case(struct ck *c, const void *arg)
         c->random = random; /* the same data */
         m = open_memory(c, &a, s);
         args = args_of(&a, &m);
-        a.k->attn(&args);
+        cpu_attend(a.k, &args, (float *)(void *)m.score.data);
         if (a.n_first == a.n_kv)
             memcpy(want, m.out.data, m.out.bytes);
         else if (memcmp(want, m.out.data, m.out.bytes) != 0)
@@ -269,9 +324,12 @@ static bool possible(const struct attn_case *a)
 
 static void name_case(struct ck *c, const struct attn_case *a, const char *name)
 {
-    ck_case(c, "%s heads=%u dk=%u dv=%u cells=%u+%u k %s v %s, queries of %g, %s", name, a->n_q,
-            a->dk, a->dv, a->n_first, a->n_kv - a->n_first, atsi_type_info(a->type_k)->name,
-            atsi_type_info(a->type_v)->name, (double)a->stretch, sink_name[a->sink]);
+    ck_case(c,
+            "%s tokens=%u heads=%u dk=%u dv=%u cells=%u+%u from %u, window %u k %s v %s, "
+            "queries of %g, %s",
+            name, a->n_tok, a->n_q, a->dk, a->dv, a->n_first, a->n_kv - a->n_first, a->start,
+            a->window, atsi_type_info(a->type_k)->name, atsi_type_info(a->type_v)->name,
+            (double)a->stretch, sink_name[a->sink]);
 }
 
 static const uint32_t heads[] = {1, 2, 3, 4, 5, 7, 8, 16};
@@ -285,6 +343,8 @@ static void rings(struct ck *c, const struct cpu_kernels *k)
         for (size_t n = 0; n < sizeof cells / sizeof cells[0]; n++)
             for (uint32_t types = 0; types < 9; types++) {
                 struct attn_case a = {.k = k,
+                                      .n_tok = 1,
+                                      .start = types % 2 != 0 ? 251 : 0,
                                       .n_q = heads[(d + n + types) % 8],
                                       .dk = dims[d][0],
                                       .dv = dims[d][1],
@@ -301,6 +361,43 @@ static void rings(struct ck *c, const struct cpu_kernels *k)
             }
 }
 
+/* Tokens side by side, over one chunk and more, with windows shorter and longer than what is there.
+ */
+static void companies(struct ck *c, const struct cpu_kernels *k)
+{
+    static const uint32_t dims[][2] = {{64, 64}, {32, 96}, {20, 33}, {128, 128}};
+    static const uint32_t cells[] = {1, 4, 31, 97, 300};
+    static const uint32_t starts[] = {0, 3, 255, 480};
+    size_t i = 0;
+    for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++)
+        for (size_t n = 0; n < sizeof cells / sizeof cells[0]; n++)
+            for (uint32_t types = 0; types < 9; types++, i++) {
+                struct attn_case a = {.k = k,
+                                      .n_tok = 1 + (uint32_t)(i * 7 % 23),
+                                      .n_q = heads[i % 5],
+                                      .dk = dims[d][0],
+                                      .dv = dims[d][1],
+                                      .n_kv = cells[n],
+                                      .n_first = cells[n],
+                                      .start = starts[i % 4],
+                                      .type_k = cache_types[types % 3],
+                                      .type_v = cache_types[types / 3],
+                                      .stretch = stretch[i % 3],
+                                      .sink = (enum sink)(i / 2 % N_SINKS)};
+                a.n_tok = a.n_tok < CPU_ATTN_ROWS / a.n_q ? a.n_tok : CPU_ATTN_ROWS / a.n_q;
+                a.n_tok = a.n_tok < a.n_kv ? a.n_tok : a.n_kv;
+                a.window = i % 3 == 0 ? 0 : 1 + (uint32_t)(i * 13 % 40) * (1 + (uint32_t)(i % 7));
+                if (!possible(&a))
+                    continue;
+                if (a.window != 0 && a.n_kv > a.window + a.n_tok - 1)
+                    a.n_kv = a.n_first = a.window + a.n_tok - 1;
+                name_case(c, &a, "alone");
+                ck_guarded(c, company_case, &a);
+                name_case(c, &a, "tokens");
+                ck_guarded(c, attn_case, &a);
+            }
+}
+
 void ck_attn(struct ck *c, const struct cpu_kernels *k)
 {
     static const uint32_t dims[][2] = {{8, 8},     {16, 16},   {20, 20}, {32, 32},
@@ -313,6 +410,8 @@ void ck_attn(struct ck *c, const struct cpu_kernels *k)
         for (size_t n = 0; n < sizeof cells / sizeof cells[0]; n++)
             for (uint32_t types = 0; types < 9; types++, i++) {
                 struct attn_case a = {.k = k,
+                                      .n_tok = 1,
+                                      .start = i % 4 != 0 ? (uint32_t)i % 259 : 0,
                                       .n_q = heads[i % 8],
                                       .dk = dims[d][0],
                                       .dv = dims[d][1],
@@ -328,4 +427,5 @@ void ck_attn(struct ck *c, const struct cpu_kernels *k)
                 ck_guarded(c, attn_case, &a);
             }
     rings(c, k);
+    companies(c, k);
 }

@@ -208,11 +208,15 @@ static void swiglu_tail(const float *gate, const float *up, float *y, size_t n)
         y[n - 1] = gate[n - 1];
 }
 
-static void attn_one_short(const struct cpu_attn_args *a)
+static void attn_one_short(const struct cpu_attn_tile *t)
 {
-    struct cpu_attn_args shorter = *a;
-    shorter.n_kv -= a->n_kv > 1 ? 1 : 0;
-    shorter.n_first = a->n_first < shorter.n_kv ? a->n_first : shorter.n_kv;
+    struct cpu_attn_tile shorter = *t;
+    struct cpu_attn_seen seen[CPU_ATTN_ROWS];
+    for (uint32_t r = 0; r < t->n_row; r++) {
+        seen[r] = t->seen[r];
+        seen[r].to -= seen[r].to > seen[r].from + 1 ? 1 : 0;
+    }
+    shorter.seen = seen;
     right.attn(&shorter);
 }
 
@@ -234,35 +238,54 @@ static void topk_one_gating(const float *logits, uint32_t n, uint32_t k, uint32_
     right.topk(logits, n, k, ATSI_GATING_SELECTED, ids, w);
 }
 
-static void attn_no_sink(const struct cpu_attn_args *a)
+/* The sum as if it were of probabilities. */
+static void attn_divided(const struct cpu_attn_tile *t)
 {
-    struct cpu_attn_args other = *a;
-    other.sink = NULL;
+    right.attn(t);
+    for (uint32_t r = 0; r < t->n_row && t->sum[r] > 0; r++) {
+        for (uint32_t i = 0; i < t->dv; i++)
+            t->out[r * CPU_ATTN_OUT(t->dv) + i] /= t->sum[r];
+        t->sum[r] = 1;
+    }
+}
+
+/* Scores that count from 0: right as long as they are small. */
+static void attn_no_max(const struct cpu_attn_tile *t)
+{
+    right.attn(t);
+    for (uint32_t r = 0; r < t->n_row; r++)
+        t->max[r] = t->max[r] > 0 ? t->max[r] : 0;
+}
+
+static void attn_no_ring(const struct cpu_attn_tile *t)
+{
+    struct cpu_attn_tile other = *t;
+    other.n_first = t->n;
     right.attn(&other);
 }
 
-static void attn_scaled_sink(const struct cpu_attn_args *a)
+static void attn_by_part(const struct cpu_attn_tile *t)
 {
-    struct cpu_attn_args other = *a;
-    float sink[16];
-    for (uint32_t h = 0; h < a->n_q && a->sink != NULL; h++)
-        sink[h] = a->sink[h] * a->scale;
-    other.sink = a->sink != NULL ? sink : NULL;
-    right.attn(&other);
+    right.attn(t);
+    if (t->n_first < t->n)
+        t->out[0] *= 1.0F + 0x1p-23F; /* well inside every bound */
 }
 
-static void attn_no_ring(const struct cpu_attn_args *a)
+static void attn_by_company(const struct cpu_attn_tile *t)
 {
-    struct cpu_attn_args other = *a;
-    other.n_first = a->n_kv;
-    right.attn(&other);
+    right.attn(t);
+    if (t->n_row > t->n_head)
+        t->out[0] *= 1.0F + 0x1p-22F;
 }
 
-static void attn_by_part(const struct cpu_attn_args *a)
+static void attn_sees_all(const struct cpu_attn_tile *t)
 {
-    right.attn(a);
-    if (a->n_first < a->n_kv)
-        a->out[0] *= 1.0F + 0x1p-23F; /* well inside every bound */
+    struct cpu_attn_tile more = *t;
+    struct cpu_attn_seen seen[CPU_ATTN_ROWS];
+    for (uint32_t r = 0; r < t->n_row; r++)
+        seen[r] = (struct cpu_attn_seen){t->seen[r].from, t->at + t->n};
+    more.seen = seen;
+    right.attn(&more);
 }
 
 static void l2_norm_plus_eps(const float *x, float *y, uint32_t n, float eps)
@@ -454,8 +477,10 @@ static const struct {
     {"does not write the last gates", ck_gate, {.gate = gate_tail}},
     {"codes from the stored scale", ck_store_q8_0, {.store_q8_0 = store_by_stored_scale}},
     {"attention forgets the last cell", ck_attn, {.attn = attn_one_short}},
-    {"attention without its sinks", ck_attn, {.attn = attn_no_sink}},
-    {"scales the sinks", ck_attn, {.attn = attn_scaled_sink}},
+    {"attention with weights, not exponentials", ck_attn, {.attn = attn_divided}},
+    {"attention with a largest score of 0", ck_attn, {.attn = attn_no_max}},
+    {"attention sees what comes later", ck_attn, {.attn = attn_sees_all}},
+    {"attention depends on the rows beside", ck_attn, {.attn = attn_by_company}},
     {"reads on where the ring turns", ck_attn, {.attn = attn_no_ring}},
     {"depends on where the ring turns", ck_attn, {.attn = attn_by_part}},
     {"takes the higher id on a tie", ck_topk, {.topk = topk_any_tie}},

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn_walk.h"
 #include "op_trial.h"
 
 /* ---------------------------------------------------------------- attention */
@@ -63,10 +64,11 @@ static void attend(const struct trial *t, const unsigned char *keys, const unsig
 {
     uint32_t dk = t->kv.head_dim_k, dv = t->kv.head_dim_v, heads = t->op.p.attn.n_head;
     uint32_t end = first + r + 1, w = t->op.p.attn.window, begin = w != 0 && w < end ? end - w : 0;
-    float score[PAST + MAX_ROWS + 16];
-    struct cpu_attn_args a = {.n_q = 1,
+    struct cpu_attn_args a = {.n_tok = 1,
+                              .n_head = 1,
                               .dk = dk,
                               .dv = dv,
+                              .start = begin,
                               .n_kv = end - begin,
                               .n_first = end - begin,
                               .type_k = t->kv.type_k,
@@ -75,11 +77,13 @@ static void attend(const struct trial *t, const unsigned char *keys, const unsig
                               .q = floats(t->op.src[0]) + ((size_t)r * heads + h) * dk,
                               .k = keys + begin * atsi_row_bytes(t->kv.type_k, dk),
                               .v = values + begin * atsi_row_bytes(t->kv.type_v, dv),
-                              .out = t->want[0] + ((size_t)r * heads + h) * dv,
-                              .score = score};
+                              .out = t->want[0] + ((size_t)r * heads + h) * dv};
+    float *scratch = aligned_alloc(64, (cpu_attend_scratch(1, dk, dv) + 15) / 16 * 64);
+    assert_non_null(scratch);
     if (t->op.weight[0] != NULL)
         a.sink = floats(t->op.weight[0]) + h;
-    k.attn(&a);
+    cpu_attend(&k, &a, scratch);
+    free(scratch);
 }
 
 static uint32_t cache_type(uint32_t *dim)

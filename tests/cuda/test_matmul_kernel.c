@@ -38,6 +38,56 @@ static void test_shapes(void **state)
             }
 }
 
+/* Tiles of 128 tokens, and rows of more columns than a ring of stages holds. */
+static void test_wide_tiles(void **state)
+{
+    static const uint32_t types[] = {ATSI_TYPE_F16,  ATSI_TYPE_BF16, ATSI_TYPE_Q4_1, ATSI_TYPE_Q8_0,
+                                     ATSI_TYPE_Q4_K, ATSI_TYPE_Q6_K, ATSI_TYPE_MXFP4};
+    (void)state;
+    for (uint32_t i = 0; i < sizeof types / sizeof *types; i++)
+        for (uint32_t layout = 0; layout < 2; layout++) {
+            bool large = atsi_type_info(types[i])->block_elems == 256;
+            struct product p = {.type = types[i],
+                                .layout = layout,
+                                .k = large ? 1024 : 480,
+                                .rows = i < 2 ? 517 : 261,
+                                .n_rows = i < 2 ? 150 : 259,
+                                .bias = layout == 0};
+            product_try(&p, 1000 + i);
+        }
+}
+
+/* As the oldest devices: less shared memory, no bf16. */
+static void test_old_device(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < N_TYPES; i++)
+        for (uint32_t layout = 0; layout < 2; layout++) {
+            struct product p = {.type = product_types[i],
+                                .layout = layout,
+                                .k = length_of(product_types[i], 1) == 37 ? 264 : 768,
+                                .rows = 35,
+                                .n_rows = 11,
+                                .old = true};
+            product_try(&p, 1200 + i);
+        }
+}
+
+/* With activations rounded once, halves are off by what that rounding is, and no more. */
+static void test_fast_half(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        struct product p = {.type = i % 2 == 0 ? ATSI_TYPE_F16 : ATSI_TYPE_BF16,
+                            .layout = i / 2,
+                            .k = 328,
+                            .rows = 40,
+                            .n_rows = 20,
+                            .fast_half = true};
+        product_try(&p, 1100 + i);
+    }
+}
+
 /* Weights and activations at the ends of what they can be. */
 static void test_values(void **state)
 {
@@ -254,15 +304,12 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_exact_activations),
-        cmocka_unit_test(test_long_rows),
-        cmocka_unit_test(test_unaligned_rows),
-        cmocka_unit_test(test_unaligned_panels),
-        cmocka_unit_test(test_company),
-        cmocka_unit_test(test_layouts_agree),
-        cmocka_unit_test(test_rounding_is_kept),
+        cmocka_unit_test(test_shapes),           cmocka_unit_test(test_values),
+        cmocka_unit_test(test_wide_tiles),       cmocka_unit_test(test_fast_half),
+        cmocka_unit_test(test_old_device),       cmocka_unit_test(test_exact_activations),
+        cmocka_unit_test(test_long_rows),        cmocka_unit_test(test_unaligned_rows),
+        cmocka_unit_test(test_unaligned_panels), cmocka_unit_test(test_company),
+        cmocka_unit_test(test_layouts_agree),    cmocka_unit_test(test_rounding_is_kept),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, product_setup, product_teardown);

@@ -101,7 +101,9 @@ static cudaError_t last_error(void)
 cudaError_t cudaPeekAtLastError(void)
 {
     (void)ch_enter("cudaPeekAtLastError", CH_QUIET_CALL);
-    return last_error();
+    cudaError_t e = last_error();
+    ch_call_over();
+    return e;
 }
 
 cudaError_t cudaGetLastError(void)
@@ -109,6 +111,7 @@ cudaError_t cudaGetLastError(void)
     (void)ch_enter("cudaGetLastError", CH_QUIET_CALL);
     cudaError_t e = last_error();
     ch_self.last_error = cudaSuccess;
+    ch_call_over();
     return e;
 }
 

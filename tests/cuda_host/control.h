@@ -20,6 +20,9 @@
  *   H2D, D2H, D2D  bytes per second that a copy takes at least (0: no limit)
  *   KERNEL_NS      nanoseconds that a kernel takes at least (0)
  *   NULL_KERNELS   1: kernels do nothing
+ *   NULL_DEVICE    1: kernels, graphs, copies and fills do nothing and take no time: what is queued
+ *                  is over when the call returns, on the thread that called, and memory reads as
+ *                  zero.  What is left is the host's own work
  *   CHECK_READS    1: copies out of device memory that was never written are reported (1)
  *   RACES          1: in ThreadSanitizer builds, threads of a block are ordered by barriers alone,
  *                  so that races between them are reported (0)
@@ -81,6 +84,10 @@ struct cuda_host_control {
     const char *(*last_report)(void);
     /* Takes reports as read. */
     void (*clear_reports)(void);
+    /* Nanoseconds that the calling thread has spent in runtime calls since the library was loaded,
+     * and whether it is in one now.  cuMem... calls, which only allocate, are left out. */
+    uint64_t (*driver_ns)(void);
+    int (*inside)(void);
 };
 
 const struct cuda_host_control *cuda_host_control(void);

@@ -28,6 +28,9 @@ struct ch_self {
     int error_seen;           /* the plugin has asked for it */
     int in_host_func;
     const char *error_call; /* the call that left last_error */
+    /* In a call of the runtime, since when, and how long in all. */
+    int in_call;
+    uint64_t call_since_ns, calls_ns;
 };
 
 #ifdef __cplusplus
@@ -91,6 +94,9 @@ struct ch_kernel {
 
 /* Takes `k->args` over, whatever it returns. */
 cudaError_t ch_launch(const struct ch_kernel *k, cudaStream_t stream);
+/* A call of the runtime begins, which ch_launch() or ch_call_over() ends. */
+void ch_call_begins(void);
+void ch_call_over(void);
 
 #ifdef __cplusplus
 }

@@ -87,9 +87,12 @@ static inline cudaError_t ch_launch_typed(const char *name, void (*kernel)(P...)
     static_assert((std::is_trivially_copyable<P>::value && ...),
                   "parameters of kernels are copied byte by byte");
     using args = ch_args<P...>;
+    ch_call_begins(); /* what follows is the runtime's work too */
     void *place = std::calloc(1, sizeof(args));
-    if (!place)
+    if (!place) {
+        ch_call_over();
         return cudaErrorMemoryAllocation;
+    }
     args *a = new (place) args{kernel, std::tuple<P...>(static_cast<P>(given)...), {}, 0};
     std::apply([&](const P &...v) { (ch_note_pointer(a->pointers, &a->n_pointers, v), ...); },
                a->values);

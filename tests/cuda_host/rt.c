@@ -37,6 +37,7 @@ static const struct {
     [CH_D2D] = {"D2D", 0, 0, INT64_MAX},
     [CH_KERNEL_NS] = {"KERNEL_NS", 0, 0, INT64_MAX},
     [CH_NULL_KERNELS] = {"NULL_KERNELS", 0, 0, 1},
+    [CH_NULL_DEVICE] = {"NULL_DEVICE", 0, 0, 1},
     [CH_CHECK_READS] = {"CHECK_READS", 1, 0, 1},
     [CH_RACES] = {"RACES", 0, 0, 1},
     [CH_QUIET] = {"QUIET", 0, 0, 1},
@@ -358,9 +359,35 @@ static cudaError_t no_device(void)
     return ch_get(CH_DEVICES) ? cudaSuccess : cudaErrorNoDevice;
 }
 
+void ch_call_over(void)
+{
+    if (ch_self.in_call)
+        ch_self.calls_ns += ch_clock_ns() - ch_self.call_since_ns;
+    ch_self.in_call = 0;
+}
+
+void ch_call_begins(void)
+{
+    if (!ch_self.in_call)
+        ch_self.call_since_ns = ch_clock_ns();
+    ch_self.in_call = 1;
+}
+
+static uint64_t control_driver_ns(void)
+{
+    return ch_self.calls_ns;
+}
+
+static int control_inside(void)
+{
+    return ch_self.in_call;
+}
+
 cudaError_t ch_enter(const char *name, int flags)
 {
     cudaError_t e;
+    if (!(flags & CH_UNTIMED))
+        ch_call_begins();
     if (flags & CH_SYNC)
         check_looked_at(name);
     ch_lock();
@@ -394,6 +421,7 @@ cudaError_t ch_leave(const char *name, cudaError_t e)
         ch_self.error_call = name;
         ch_self.error_seen = 0;
     }
+    ch_call_over();
     return e;
 }
 
@@ -466,6 +494,8 @@ __attribute__((visibility("default"))) const struct cuda_host_control *cuda_host
         .reports = control_reports,
         .last_report = control_last_report,
         .clear_reports = control_clear_reports,
+        .driver_ns = control_driver_ns,
+        .inside = control_inside,
     };
     return &control;
 }

@@ -30,6 +30,7 @@ enum ch_setting {
     CH_D2D,
     CH_KERNEL_NS,
     CH_NULL_KERNELS,
+    CH_NULL_DEVICE,
     CH_CHECK_READS,
     CH_RACES,
     CH_QUIET,
@@ -73,6 +74,7 @@ enum {
     CH_SYNC = 1,       /* waits or asks for work: errors must have been looked at by then */
     CH_RELEASE = 2,    /* an injected failure does not keep it from doing its work */
     CH_QUIET_CALL = 4, /* works without a context, and is never made to fail */
+    CH_UNTIMED = 8,    /* does not end in ch_leave() */
 };
 
 /* The error that the call must return without doing anything, or cudaSuccess. */

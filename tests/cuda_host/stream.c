@@ -72,6 +72,28 @@ static void *stream_main(void *arg)
     return NULL;
 }
 
+/* On a device that does nothing, unless it comes behind what was queued before it was made so. */
+static int at_once(cudaStream_t stream, const struct ch_task *t)
+{
+    return ch_get(CH_NULL_DEVICE) && !stream->head && (t->kind != CH_WAIT || t->u.record->done);
+}
+
+/* Lock held, but for a host function.  A failure is one of the operation, not of the call. */
+static void end_at_once(struct ch_task *t)
+{
+    cudaError_t lost = ch_rt.lost, e = lost ? lost : ch_next_operation();
+    if (!e && t->kind == CH_HOST) {
+        ch_unlock();
+        (void)ch_task_run(t);
+        ch_lock();
+    } else {
+        ch_task_over(t);
+    }
+    if (!lost && e)
+        ch_operation_failed(e);
+    ch_task_drop(t);
+}
+
 cudaError_t ch_stream_add(cudaStream_t stream, struct ch_task *t, const char *call)
 {
     cudaError_t e = cudaErrorInvalidResourceHandle;
@@ -83,6 +105,11 @@ cudaError_t ch_stream_add(cudaStream_t stream, struct ch_task *t, const char *ca
         e = ch_capture_task(stream, t);
         ch_unlock();
         return e;
+    }
+    if (at_once(stream, t)) {
+        end_at_once(t);
+        ch_unlock();
+        return cudaSuccess;
     }
     e = cudaErrorMemoryAllocation;
     op = malloc(sizeof *op);

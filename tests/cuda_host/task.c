@@ -304,13 +304,19 @@ static void run_host(const struct ch_task *t)
     ch_self.in_host_func = 0;
 }
 
+/* Lock held. */
+static void fire(struct ch_record *r)
+{
+    r->at_ns = ch_clock_ns();
+    r->done = 1;
+    ch_progress();
+}
+
 static void run_record(struct ch_record *r)
 {
     ch_tsan_release(&r->sync);
     ch_lock();
-    r->at_ns = ch_clock_ns();
-    r->done = 1;
-    ch_progress();
+    fire(r);
     ch_unlock();
 }
 
@@ -366,4 +372,19 @@ void ch_task_skip(struct ch_task *t)
         run_record(t->u.record);
     else if (t->kind == CH_GRAPH_RUN)
         run_record(t->u.graph.at_end);
+}
+
+void ch_task_over(struct ch_task *t)
+{
+    const struct ch_copy *c = &t->u.copy;
+    if (t->kind == CH_RECORD)
+        fire(t->u.record);
+    if (t->kind == CH_GRAPH_RUN)
+        fire(t->u.graph.at_end);
+    ch_rt.stats.graph_launches += t->kind == CH_GRAPH_RUN;
+    ch_rt.stats.kernels += t->kind == CH_KERNEL;
+    if (t->kind == CH_COPY && c->direction != CH_ON_HOST) {
+        ch_rt.stats.copies[c->direction]++;
+        ch_rt.stats.copied_bytes[c->direction] += c->width * c->rows;
+    }
 }

@@ -56,6 +56,9 @@ cudaError_t ch_task_run(struct ch_task *t);
 /* Instead of running it: those who wait for it go on. */
 void ch_task_skip(struct ch_task *t);
 
+/* Counts it and takes it as run, whatever it is.  Lock held. */
+void ch_task_over(struct ch_task *t);
+
 /* Says what directions and memory a copy has, and whether it may be.  Lock held. */
 cudaError_t ch_copy_classify(struct ch_copy *c, enum cudaMemcpyKind kind, int *pageable,
                              const char *call);

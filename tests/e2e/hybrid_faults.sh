@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Each CUDA runtime call of a hybrid run of a few tokens fails once (of the calls of one run a sample,
-# ATSI_FAULT_STEP=1 takes all): the answer is that of the CPU alone, or there is one clean error;
-# never a hang, a crash, or anything left behind.
+# ATSI_FAULT_STEP=1 takes all; ATSI_FAULT_FIRST and ATSI_FAULT_LAST bound it): the answer is that of the CPU alone,
+# or there is one clean error; never a hang, a crash, or anything left behind.
 #   hybrid_faults.sh ATSINFER CUDA_HOST_PLUGIN MODEL
 set -uo pipefail
 atsinfer=$1 plugin=$2 model=$3
-step=${ATSI_FAULT_STEP:-37}
+step=${ATSI_FAULT_STEP:-37} first=${ATSI_FAULT_FIRST:-1} last=${ATSI_FAULT_LAST:-1000000}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export XDG_CACHE_HOME=$work
@@ -44,8 +44,8 @@ while [ $most -lt 65536 ]; do
   grep -q 'cudaErrorUnknown' "$work/err" || break
   most=$((most * 2))
 done
-n=1
-while [ $n -lt $most ]; do
+n=$first
+while [ $n -lt $most ] && [ $n -le $last ]; do
   case $((n % 3)) in
     0) one "$n:cudaErrorMemoryAllocation" ;;
     1) one "$n:cudaErrorUnknown" ;;

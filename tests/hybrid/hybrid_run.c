@@ -52,10 +52,14 @@ static struct atsi_runtime *open_runtime(const char *const *settings, bool accel
 {
     const char *plugins[] = {TWIN, getenv("ATSI_TEST_PLUGIN"), NULL};
     char name[64];
-    const char *all[32] = {
-        "backend.cpu=cpu_ref",       "cpu.threads=2", name, "kv.type_k=f32", "kv.type_v=f32",
-        "policy.costs=typical",        /* measuring takes seconds */
-        "policy.time_limit=10000000"}; /* machines that run tests are busy */
+    const char *all[32] = {"backend.cpu=cpu_ref",
+                           "cpu.threads=2",
+                           name,
+                           "kv.type_k=f32",
+                           "kv.type_v=f32",
+                           "policy.costs=typical",       /* measuring takes seconds */
+                           "policy.time_limit=10000000", /* machines that run tests are busy */
+                           "power.watch=0"};             /* and become busier */
     struct atsi_runtime_params p = {.struct_size = sizeof p,
                                     .overrides = all,
                                     .plugin_files = plugins,
@@ -63,7 +67,7 @@ static struct atsi_runtime *open_runtime(const char *const *settings, bool accel
                                     .log_level = ATSI_LOG_INFO};
     struct atsi_err err = ATSI_ERR_INIT;
     struct atsi_runtime *rt = NULL;
-    size_t n = 7;
+    size_t n = 8;
     (void)snprintf(name, sizeof name, "backend.accel=%s", accel ? hr_accel() : "none");
     for (; settings != NULL && *settings != NULL && n < 31; settings++)
         all[n++] = *settings;

@@ -20,8 +20,11 @@ static void run_answer(struct atsi_session *s, struct answer *out)
     int32_t ids[N_IDS + N_DECODE];
     hr_ids(ids, N_IDS + N_DECODE, hr_info(s).n_vocab);
     out->rows[0] = hr_eval(s, ids, N_IDS, true);
-    for (uint32_t k = 0; k < N_DECODE; k++)
+    for (uint32_t k = 0; k < N_DECODE; k++) { /* budgets change on the way */
+        if (atsi_session_set_budget(s, k % 2 == 0 ? "20%m" : "70%m", NULL) != ATSI_OK)
+            fail_msg("no other budget");
         out->rows[1 + k] = hr_eval(s, ids + N_IDS + k, 1, false);
+    }
 }
 
 static void free_answer(struct answer *a)
@@ -140,11 +143,142 @@ static void work(void **state)
     try_models("work", "lost");
 }
 
+/* ---------------------------------------------------------------- after it was lost */
+struct pair {
+    struct atsi_runtime *rt[2]; /* the CPU alone; with the accelerator */
+    struct atsi_model *m[2];
+    struct atsi_session *s[2];
+    uint32_t past, n_ctx;
+};
+
+static void open_pair(struct pair *p, const char *model, const char *at, const char *times)
+{
+    const char *settings[] = {"policy.name=policy_static",
+                              "plugin.policy_static.mode=stream",
+                              "memory.vram=50%m",
+                              "plugin.twin.fail_call=work",
+                              "plugin.twin.fail_as=lost",
+                              at,
+                              times,
+                              NULL};
+    *p = (struct pair){.n_ctx = 160};
+    p->rt[0] = hr_cpu();
+    p->rt[1] = hr_runtime(settings);
+    for (int k = 0; k < 2; k++) {
+        p->m[k] = hr_open(p->rt[k], hr_model(model));
+        p->s[k] = hr_session(p->m[k], p->n_ctx, CHUNK);
+    }
+    assert_string_equal(hr_info(p->s[1]).accel, hr_accel());
+}
+
+static void close_pair(struct pair *p)
+{
+    for (int k = 0; k < 2; k++) {
+        atsi_session_close(p->s[k]);
+        atsi_model_close(p->m[k]);
+        atsi_runtime_close(p->rt[k]);
+    }
+}
+
+/* n requests of one token; a past that is full is cut. */
+static void go_on(struct pair *p, uint32_t n, const char *what)
+{
+    int32_t ids[160];
+    hr_ids(ids, p->n_ctx, hr_info(p->s[0]).n_vocab);
+    for (uint32_t i = 0; i < n; i++, p->past++) {
+        struct hr_rows rows[2];
+        if (p->past == p->n_ctx) {
+            p->past = 20;
+            for (int k = 0; k < 2; k++)
+                assert_int_equal(atsi_session_truncate(p->s[k], p->past, NULL), ATSI_OK);
+        }
+        for (int k = 0; k < 2; k++)
+            rows[k] = hr_eval(p->s[k], ids + p->past, 1, false);
+        hr_same(&rows[0], &rows[1], what);
+        for (int k = 0; k < 2; k++)
+            hr_free(&rows[k]);
+    }
+}
+
+static uint32_t count(const char *text, const char *of)
+{
+    uint32_t n = 0;
+    for (; (text = strstr(text, of)) != NULL; text++)
+        n++;
+    return n;
+}
+
+/* It comes back: its caches and states are those that the CPU has computed meanwhile. */
+static void it_comes_back(void **state)
+{
+    static const char *const names[] = {"qwen3", "gpt-oss", "qwen35moe"};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct pair p;
+        open_pair(&p, names[i], "plugin.twin.fail_at=60", "plugin.twin.fail_for=1");
+        go_on(&p, 12, names[i]);
+        if (strcmp(hr_info(p.s[1]).accel, "") != 0 || hr_info(p.s[1]).n_fallbacks != 1)
+            fail_msg("%s: not lost\n%s", names[i], hr_log);
+        go_on(&p, 20, names[i]);
+        assert_string_equal(hr_info(p.s[1]).accel, ""); /* not yet */
+        go_on(&p, 20, names[i]);
+        if (strcmp(hr_info(p.s[1]).accel, hr_accel()) != 0)
+            fail_msg("%s: it did not come back\n%s", names[i], hr_log);
+        assert_true(hr_info(p.s[1]).n_resident > 0);
+        go_on(&p, 30, names[i]);
+        assert_int_equal(hr_info(p.s[1]).n_fallbacks, 1);
+        close_pair(&p);
+    }
+}
+
+/* It does not: some tries, each of which leaves the CPU's work as it is, then none. */
+static void tries_end(void **state)
+{
+    struct pair p;
+    uint32_t tries = 0, n = 0;
+    (void)state;
+    open_pair(&p, "qwen3", "plugin.twin.fail_at=60", "plugin.twin.fail_for=0");
+    for (; n < 1000; n += 20) {
+        hr_log[0] = '\0';
+        go_on(&p, 20, "gone");
+        tries += count(hr_log, "tried again");
+    }
+    assert_int_equal(tries, 3);
+    assert_string_equal(hr_info(p.s[1]).accel, "");
+    assert_true(hr_info(p.s[1]).n_fallbacks >= 1);
+    close_pair(&p);
+}
+
+/* A budget of nothing, and another one: at once. */
+static void a_budget_brings_it_back(void **state)
+{
+    struct pair p;
+    (void)state;
+    open_pair(&p, "qwen35", "plugin.twin.fail_at=0", "plugin.twin.fail_for=1");
+    go_on(&p, 5, "before");
+    for (int k = 0; k < 5; k++) { /* however often */
+        assert_int_equal(atsi_session_set_budget(p.s[1], "0", NULL), ATSI_OK);
+        go_on(&p, 3, "without");
+        assert_string_equal(hr_info(p.s[1]).accel, "");
+        assert_int_equal(atsi_session_set_budget(p.s[1], "40%m", NULL), ATSI_OK);
+        go_on(&p, 3, "with");
+        assert_string_equal(hr_info(p.s[1]).accel, hr_accel());
+    }
+    close_pair(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(opening),  cmocka_unit_test(memory),  cmocka_unit_test(objects),
-        cmocka_unit_test(queueing), cmocka_unit_test(waiting), cmocka_unit_test(work),
+        cmocka_unit_test(opening),
+        cmocka_unit_test(memory),
+        cmocka_unit_test(objects),
+        cmocka_unit_test(queueing),
+        cmocka_unit_test(waiting),
+        cmocka_unit_test(work),
+        cmocka_unit_test(it_comes_back),
+        cmocka_unit_test(tries_end),
+        cmocka_unit_test(a_budget_brings_it_back),
     };
     return cmocka_run_group_tests(tests, hr_enter, hr_leave);
 }

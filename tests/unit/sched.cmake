@@ -3,7 +3,7 @@
 add_library(sched_cases OBJECT sched_cases.c)
 target_link_libraries(sched_cases PRIVATE atsi_flags atsi_sched)
 
-foreach(name alg1 alg2 chain place search timeline)
+foreach(name alg1 alg2 chain experts place search timeline)
   atsinfer_test(test_sched_${name} test_sched_${name}.c $<TARGET_OBJECTS:sched_cases>)
   target_link_libraries(test_sched_${name} PRIVATE atsi_sched Threads::Threads m)
 endforeach()

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+const char *sim_bench_load = "";
+uint64_t sim_bench_vram = SIM_BENCH_VRAM;
 static const char machine_text[] =
     "[platform]\nname = test\nvram_mib = 600\nreserve_mib = 100\n"
     "temp_mib = 40\ncpu_gbs = 40\ncpu_gbs_sustained = 30\n"
@@ -32,16 +34,14 @@ const char sim_bench_moe[] = "[model]\nname = moe\nformat = q4\nlayers = 6\nhidd
 static const char *no_param(void *ctx, const char *plugin, const char *key)
 {
     (void)ctx;
-    (void)plugin;
-    (void)key;
-    return "";
+    return strcmp(plugin, "sim") == 0 && strcmp(key, "load") == 0 ? sim_bench_load : "";
 }
 
 void sim_bench_open(struct sim_bench *b, const char *shape, bool contention)
 {
     struct atsi_err err = ATSI_ERR_INIT;
     struct atsi_question_params p = {.temp_bytes = 40U << 20,
-                                     .vram_bytes = 500U << 20,
+                                     .vram_bytes = sim_bench_vram,
                                      .max_slots = 3,
                                      .mix_prompt = 64,
                                      .mix_generated = 16,

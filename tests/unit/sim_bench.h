@@ -17,6 +17,10 @@ struct sim_bench {
 
 extern const char sim_bench_dense[], sim_bench_moe[]; /* shapes */
 
+#define SIM_BENCH_VRAM ((uint64_t)500 << 20)
+extern uint64_t sim_bench_vram;    /* of weights, caches and slots */
+extern const char *sim_bench_load; /* a load script; "": none */
+
 /* Inside a scratch folder. */
 void sim_bench_open(struct sim_bench *b, const char *shape, bool contention);
 void sim_bench_close(struct sim_bench *b);

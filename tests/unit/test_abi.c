@@ -11,6 +11,7 @@
 #include "atsinfer/plan.h"
 #include "atsinfer/policy.h"
 #include "atsinfer/profile.h"
+#include "atsinfer/routing.h"
 #include "atsinfer/simulate.h"
 
 #include <setjmp.h>

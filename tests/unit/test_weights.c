@@ -291,7 +291,7 @@ static void test_pin_and_pack(void **state)
     assert_false(is_pinned(5));
     offer(5);
     assert_false(is_pinned(5));
-    atsi_weights_pin_more(weights);
+    pin(ranked, 2, UINT64_MAX / 2);
     assert_true(is_pinned(5));
     assert_int_equal(model.loaded.released, mem_bytes(&model, 5));
     offer(4); /* pinned in the file's mapping */

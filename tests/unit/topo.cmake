@@ -13,3 +13,11 @@ add_dependencies(test_machine_cli atsinfer_cli)
 # Writes a cpu.caps_file of the running processor; built on request.
 add_executable(record_cpuid EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/tests/data/record_cpuid.c)
 target_link_libraries(record_cpuid PRIVATE atsi_flags)
+
+# Builds without hwloc (scripts/lean_build.sh)
+atsinfer_test(test_topo_sysfs test_topo_sysfs.c scratch.c ${PROJECT_SOURCE_DIR}/core/topo_sysfs.c)
+target_link_libraries(test_topo_sysfs PRIVATE atsi_core)
+
+# When to plan again
+atsinfer_test(test_govern test_govern.c scratch.c)
+target_link_libraries(test_govern PRIVATE atsi_core)
