@@ -89,6 +89,8 @@ int kernels_table_load(const char *path, struct kernels_table *out)
     json_t *o = json_load_file(path, JSON_REJECT_DUPLICATES, &e);
     int code;
     *out = (struct kernels_table){.rows = NULL};
+    if (o == NULL && e.line < 0) /* it names the file itself */
+        return cli_fail(CLI_USAGE, "--compare: %s", e.text);
     if (o == NULL)
         return cli_fail(CLI_USAGE, "--compare %s: line %d: %s", path, e.line, e.text);
     code = read_rows(path, o, out);

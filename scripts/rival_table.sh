@@ -8,7 +8,8 @@
 #     --avx2 NAME=COMMAND       another program's build for AVX2 alone (may be repeated)
 #     --run PREFIX              run each measurement through PREFIX (a lock, numactl)
 #     -p N, -n N, -r N, -t N    prompt (512; 0: none), generated tokens (64; 0: none), samples (5), threads
-#     --json FILE               also append the rows, one JSON object a line
+#     --json FILE               keep the rows there, one JSON object a line; the table shows all it holds, so
+#                               that several calls make one table (a test that is repeated replaces the older)
 # One call of atsinfer per model, instruction set and test; each needs some tens of seconds.
 set -euo pipefail
 atsinfer=build/bin/atsinfer run="" p=512 n=64 r=5 t="" json=""
@@ -25,15 +26,18 @@ while [ $# -gt 0 ]; do
     -t) t=$2; shift ;;
     --json) json=$2; shift ;;
     *=*) models+=("$1") ;;
-    *) sed -n '3,15p' "$0" >&2; exit 2 ;;
+    *) sed -n '3,16p' "$0" >&2; exit 2 ;;
   esac
   shift
 done
-[ ${#models[@]} -gt 0 ] || { sed -n '3,15p' "$0" >&2; exit 2; }
-rows=$(mktemp)
-trap 'rm -f "$rows"' EXIT
+[ ${#models[@]} -gt 0 ] || { sed -n '3,16p' "$0" >&2; exit 2; }
+rows=$json
+if [ -z "$rows" ]; then
+  rows=$(mktemp)
+  trap 'rm -f "$rows"' EXIT
+fi
 
-# one LABEL MODEL ISA BACKEND MASK TEST.. -- RIVALS..
+# LABEL MODEL ISA MASK, then options of bench: the test and the rivals
 measure() {
   local label=$1 model=$2 isa=$3 mask=$4
   shift 4
@@ -52,5 +56,4 @@ for entry in "${models[@]}"; do
     [ ${#avx512[@]} -gt 0 ] && measure "$label" "$model" avx512 "" $test "${avx512[@]}"
   done
 done
-[ -z "$json" ] || cat "$rows" >>"$json"
 python3 "$(dirname "$0")/rival_table.py" "$rows"

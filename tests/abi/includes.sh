@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Who includes whom.  Public headers include public headers; plugins those, their own folder and, the
-# CPU ones, cpu_common and panel/, policies sched/; loaders those and loaders/; text those and text/;
+# CPU ones, cpu_common and panel/ (cpu_amx also cpu_avx512, which it overlays), policies sched/; loaders those and loaders/; text those and text/;
 # sched and panel those and themselves; core those, core/, sched/ and panel/; the command all but core
 # and plugins.  Some libraries belong to one file.
 #   includes.sh SOURCE_DIR
@@ -36,6 +36,7 @@ allowed() { # file, folder
       case $2 in
         "$own" | "$own"/*) return 0 ;;
         plugins/cpu_common | panel) case $own in plugins/cpu_*) return 0 ;; esac ;;
+        plugins/cpu_avx512) case $own in plugins/cpu_amx) return 0 ;; esac ;; # an overlay over it
         sched) case $own in plugins/policy_*) return 0 ;; esac ;;
       esac
       ;;

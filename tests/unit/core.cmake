@@ -32,3 +32,5 @@ target_link_libraries(test_cli_trace PRIVATE PkgConfig::JANSSON)
 atsinfer_test(test_bench_rival test_bench_rival.c ${PROJECT_SOURCE_DIR}/cli/bench_rival.c
   ${PROJECT_SOURCE_DIR}/cli/bench_rival_parse.c ${PROJECT_SOURCE_DIR}/cli/bench_row.c)
 target_link_libraries(test_bench_rival PRIVATE PkgConfig::JANSSON m)
+atsinfer_test(test_read_loops test_read_loops.c ${PROJECT_SOURCE_DIR}/cli/read_loops.c)
+target_link_libraries(test_read_loops PRIVATE atsi_core)
