@@ -14,7 +14,8 @@
 enum { N_CTX = 96, N_PROMPT = 7, N_DECODE = 40, CHUNK = 5 };
 
 #define CACHES                                                                                     \
-    "policy.name=policy_dp", "plugin.policy_dp.expert_memory=caches", "experts.copy_share=100"
+    "policy.name=policy_dp", "plugin.policy_dp.expert_memory=caches", "experts.copy_share=100",    \
+        "experts.cache=auto"
 
 static const char *const models[] = {"qwen3moe", "gpt-oss", "qwen3next", "mixtral"};
 enum { N_MODELS = sizeof models / sizeof models[0] };
