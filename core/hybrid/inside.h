@@ -35,6 +35,7 @@ struct atsi_hybrid {
     bool pinned;       /* this session pinned the weights */
     bool begun;        /* inside atsi_weights_begin() .. end() */
     uint64_t version;  /* of the weights that operations are bound to */
+    bool chunk_chosen;
     uint64_t n_rounds;
     uint32_t n_replans;
     struct atsi_source_counts seen; /* what the session's statistics have of `source` */
@@ -58,6 +59,15 @@ int atsi_hybrid_plan_again(struct atsi_hybrid *h, struct atsi_err *err);
 /* The region as the placement wants it; only what differs is loaded. */
 int atsi_hybrid_fill_region(struct atsi_hybrid *h, struct atsi_region_change *change,
                             struct atsi_err *err);
+
+/* chunk.c: the size of prefill rounds, where it is free: with which requests are shortest.  Items
+ * and operations are there, of the usual size.  1: another size than now was taken. */
+int atsi_hybrid_choose_chunk(struct atsi_hybrid *h, struct atsi_err *err);
+/* setup.c, for chunk.c */
+int atsi_hybrid_make_budget(struct atsi_hybrid *h, struct atsi_err *err);
+struct atsi_hybrid_ask atsi_hybrid_ask_of(struct atsi_hybrid *h);
+int atsi_hybrid_find_policy(const struct atsi_hybrid *h, const char *key, bool required,
+                            struct atsi_policy_use *out, struct atsi_err *err);
 
 /* again.c: before a round; takes up a budget that was changed since the last one. */
 int atsi_hybrid_follow_budget(struct atsi_hybrid *h, struct atsi_err *err);

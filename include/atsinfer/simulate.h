@@ -60,12 +60,16 @@ struct atsi_sim_span {
 /* This machine, as measured for the model (atsinfer/profile.h); measured when it was not yet. */
 #define ATSI_MACHINE_HERE "here"
 
+/* As a number of tokens per prefill round: the size with which a request is shortest is chosen, and
+ * said. */
+#define ATSI_CHUNK_AUTO 0xffffffffu
+
 struct atsi_sim_params {
     uint32_t struct_size;
     uint32_t mode;       /* enum atsi_sim_mode */
     const char *machine; /* profile (ini), table of measured costs, or ATSI_MACHINE_HERE */
     const char *model;   /* shape file (.ini), or a model file, of which only the head is read */
-    uint32_t chunk;      /* tokens of a prefill round; 0: the machine's */
+    uint32_t chunk;      /* tokens of a prefill round; 0: the machine's; or ATSI_CHUNK_AUTO */
     uint32_t ctx;        /* positions before the decode rounds */
     uint32_t rounds;     /* decode rounds; the last one counts */
     uint32_t prompt, generated; /* of the request that is summed up */

@@ -7,6 +7,10 @@ foreach(name rounds background)
   target_link_libraries(test_${name} PRIVATE atsi_core Threads::Threads ${CMAKE_DL_LIBS} m)
 endforeach()
 
+# The size of prefill rounds
+atsinfer_test(test_chunk test_chunk.c)
+target_link_libraries(test_chunk PRIVATE atsi_core m)
+
 # Plans under changing costs, on the simulated machine
 atsinfer_test(test_replan test_replan.c policy_case.c ${sim_bench} $<TARGET_OBJECTS:sched_cases>)
 target_link_libraries(test_replan PRIVATE atsi_core Threads::Threads ${CMAKE_DL_LIBS} m)
