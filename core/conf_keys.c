@@ -67,7 +67,7 @@ static const struct atsi_conf_key keys[] = {
      "Weights move to the accelerator during a round. off: items run where they live."},
     {"exec.async", ATSI_CONF_BOOL, "on", 0, 0, NULL,
      "CPU, accelerator and transfers work at the same time. off: one after the other."},
-    {"experts.cache", ATSI_CONF_CHOICE, "auto", 0, 0, "auto|off",
+    {"experts.cache", ATSI_CONF_CHOICE, "off", 0, 0, "auto|off",
      "Experts used most live on the accelerator, in slots. auto: as the placement decides."},
     {"experts.half_life", ATSI_CONF_INT, "128", 0, 1000000, NULL,
      "Tokens after which the use of an expert counts half. 0: nothing is forgotten."},

@@ -50,13 +50,10 @@ int atsi_experts_settle(struct atsi_experts *x, struct atsi_err *err);
 
 /* ---- the executor's callbacks, from those of the source; steps that are no group's are left alone
  */
-/* The router has chosen: ops (the step's list) are those of the misses from here on.  ran: the
- * device of the router in this round, or -1: the round has not begun. */
-int atsi_experts_run(struct atsi_experts *x, const struct atsi_plan *plan, uint32_t step,
-                     const struct atsi_op **ops, struct atsi_err *err);
-/* The host is about to compute: the accelerator's part is queued. */
+/* The host is about to compute, and has the router's choice: ops (the step's list) become those of
+ * the misses, the accelerator's part is queued. */
 int atsi_experts_before(struct atsi_experts *x, const struct atsi_plan *plan, uint32_t step,
-                        struct atsi_err *err);
+                        const struct atsi_op **ops, struct atsi_err *err);
 /* It has: results are put together, swaps are chosen and sent. */
 int atsi_experts_after(struct atsi_experts *x, const struct atsi_plan *plan, uint32_t step,
                        struct atsi_err *err);

@@ -147,16 +147,13 @@ static const struct atsi_op *host_op(struct atsi_experts *x, struct atsi_expert_
     return &g->host[node - g->first_node].op;
 }
 
-int atsi_experts_run(struct atsi_experts *x, const struct atsi_plan *plan, uint32_t step,
-                     const struct atsi_op **ops, struct atsi_err *err)
+/* The step's list becomes that of the misses. */
+static int route(struct atsi_experts *x, struct atsi_expert_group *g, const struct atsi_plan *plan,
+                 uint32_t step, const struct atsi_op **ops, struct atsi_err *err)
 {
-    struct atsi_expert_group *g = group_of(x, plan, step);
     const struct atsi_step *s = &plan->steps[step];
-    int rc;
-    if (g == NULL || x->p.source->routers[g->g->router].ran == 0)
-        return ATSI_OK; /* operations are counted before the round */
+    int rc = ATSI_OK;
     g->n_hits = 0;
-    rc = ATSI_OK;
     if (g->filled) {
         rc = take_arrivals(x, g, err);
         if (rc == ATSI_OK)
@@ -203,14 +200,14 @@ static int queue_results(struct atsi_experts *x, struct atsi_expert_group *g, st
 }
 
 int atsi_experts_before(struct atsi_experts *x, const struct atsi_plan *plan, uint32_t step,
-                        struct atsi_err *err)
+                        const struct atsi_op **ops, struct atsi_err *err)
 {
     struct atsi_expert_group *g = group_of(x, plan, step);
     const struct atsi_exec_devices *d = devices(x);
     struct atsi_split split = {.struct_size = sizeof split};
-    int rc;
-    if (g == NULL || !g->looked || g->n_hits == 0)
-        return ATSI_OK;
+    int rc = g != NULL ? route(x, g, plan, step, ops, err) : ATSI_OK;
+    if (rc != ATSI_OK || g == NULL || !g->looked || g->n_hits == 0)
+        return rc;
     rc = queue_inputs(x, g, err);
     for (uint32_t k = 0; k < g->n_nodes; k++) {
         make_part(x, g, ATSI_DEVICE_ACCEL, g->first_node + k, g->n_hits, &g->accel[k]);

@@ -101,9 +101,7 @@ static int run(void *ctx, const struct atsi_plan *plan, uint32_t s, int32_t slot
     }
     if (slot >= 0)
         return point_to_slot(src, step->first, (uint32_t)slot, err);
-    return src->experts != NULL
-               ? atsi_experts_run(src->experts, plan, s, src->ptrs + step->list, err)
-               : ATSI_OK;
+    return ATSI_OK;
 }
 
 static int before(void *ctx, const struct atsi_plan *plan, uint32_t s, struct atsi_err *err)
@@ -120,7 +118,9 @@ static int before(void *ctx, const struct atsi_plan *plan, uint32_t s, struct at
                 return rc;
         }
     }
-    return src->experts != NULL ? atsi_experts_before(src->experts, plan, s, err) : ATSI_OK;
+    return src->experts != NULL
+               ? atsi_experts_before(src->experts, plan, s, src->ptrs + step->list, err)
+               : ATSI_OK;
 }
 
 /* ---------------------------------------------------------------- copies of activations */

@@ -514,6 +514,8 @@ static uint32_t go_ahead(const struct walk *w, uint32_t s)
     if (p->list == NULL || w->x->d.wait_each || p->steps[s].kind != ATSI_STEP_RUN ||
         p->steps[s].device != ATSI_DEVICE_HOST)
         return 0;
+    if (w->x->q->expert_slots != NULL && w->x->q->expert_slots[p->steps[s].first] > 0)
+        return 0; /* beside it hits of a cache are computed, in the memory of this step's values */
     while (s + 1 + n < p->n_steps) {
         const struct atsi_step *next = &p->steps[s + 1 + n];
         if (next->kind != ATSI_STEP_RUN || next->device == ATSI_DEVICE_HOST ||

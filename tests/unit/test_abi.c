@@ -276,7 +276,7 @@ static const struct table {
      0,
      sizeof(struct atsi_transfer_ops),
      {"open", "close", "channels", "copyv"}},
-    {ATSI_KIND_POLICY, 2, sizeof(struct atsi_policy_ops), {"scratch_bytes", "place"}},
+    {ATSI_KIND_POLICY, 3, sizeof(struct atsi_policy_ops), {"scratch_bytes", "place"}},
     {ATSI_KIND_LOADER,
      1,
      sizeof(struct atsi_loader_ops),
