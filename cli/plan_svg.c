@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * `atsinfer plan --svg`: a picture of where things live.  Layers are rows, their items columns; one
- * colour per residency and promotion.  Plain XML without script. */
+ * `atsinfer plan --svg`: a picture of where things live.  Layers are rows, their items columns.
+ * Green lives on the GPU, grey on the host; from amber to red the weight is streamed in more and
+ * more of the request's rounds, a bar at the left says that prefill is among them.  Plain XML
+ * without script. */
 #include "cli/plan.h"
 
 #include <errno.h>
@@ -8,25 +10,66 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CELL_W = 64, CELL_H = 14, LEFT = 64, TOP = 176, N_KINDS = 5, KIND_RESIDENT = 4 };
+enum { CELL_W = 64, CELL_H = 14, LEFT = 64, TOP = 176, COLOUR = 8 };
 
-/* Index: promoted in prefill + 2 * promoted in decode, or resident. */
-static const struct {
-    const char *colour, *words;
-} kinds[N_KINDS] = {{"#c9ced6", "host"},
-                    {"#f0b45a", "host, promoted in prefill"},
-                    {"#d9663f", "host, promoted in decode"},
-                    {"#9b59b6", "host, promoted in both phases"},
-                    {"#3f9b68", "resident on the GPU"}};
+struct kind {
+    int32_t device;
+    uint32_t promoted[2]; /* in prefill, in decode */
+    const char *words;
+};
+static const struct kind kinds[] = {{0, {0, 0}, "host"},
+                                    {0, {1, 0}, "host, promoted in prefill"},
+                                    {0, {0, 1}, "host, promoted in decode"},
+                                    {0, {1, 1}, "host, promoted in both phases"},
+                                    {1, {0, 0}, "resident on the GPU"}};
+enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
 struct columns {
     char (*name)[64];
     uint32_t n;
 };
 
-static uint32_t kind_of(const struct atsi_plan_item *it)
+/* Rounds of the request, and in how many of them the weight is streamed. */
+static uint32_t rounds_of(const struct plan_show *v)
 {
-    return it->device != 0 ? KIND_RESIDENT : it->promoted[0] + 2 * it->promoted[1];
+    uint32_t tokens = v->sum->prefill.tokens;
+    return (tokens > 0 ? (v->sum->prompt + tokens - 1) / tokens : 0) + v->sum->generated;
+}
+
+static uint32_t streamed_in(const struct plan_show *v, const uint32_t promoted[2])
+{
+    uint32_t decode = v->sum->generated, prefill = rounds_of(v) - decode;
+    return promoted[0] * prefill + promoted[1] * decode;
+}
+
+/* "#rrggbb" */
+static void set_colour(const struct plan_show *v, int32_t device, const uint32_t promoted[2],
+                       char out[COLOUR])
+{
+    static const double rare[3] = {0xf7, 0xd0, 0x7e}, always[3] = {0xb8, 0x32, 0x2a};
+    uint32_t n = streamed_in(v, promoted), rounds = rounds_of(v);
+    double share = rounds > 0 ? (double)n / rounds : 0;
+    uint32_t rgb[3];
+    for (int k = 0; k < 3; k++)
+        rgb[k] = (uint32_t)(rare[k] + (always[k] - rare[k]) * share) & 0xffU;
+    if (device != 0 || n == 0)
+        (void)snprintf(out, COLOUR, "%s", device != 0 ? "#3f9b68" : "#c9ced6");
+    else
+        (void)snprintf(out, COLOUR, "#%02x%02x%02x", rgb[0], rgb[1], rgb[2]);
+}
+
+/* How often, for a legend or a title; nothing where nothing is streamed. */
+static void put_often(FILE *f, const struct plan_show *v, const uint32_t promoted[2])
+{
+    if (streamed_in(v, promoted) > 0)
+        (void)fprintf(f, ": %u of %u rounds", streamed_in(v, promoted), rounds_of(v));
+}
+
+static void put_bar(FILE *f, uint32_t x, uint32_t y, uint32_t height, uint32_t prefill)
+{
+    if (prefill)
+        (void)fprintf(f, "<rect x=\"%u\" y=\"%u\" width=\"4\" height=\"%u\" fill=\"#5b2c83\"/>\n",
+                      x, y, height);
 }
 
 /* Text of an XML element: markup is escaped; what is no printable ASCII may be no valid UTF-8. */
@@ -99,16 +142,20 @@ static void put_head(FILE *f, const struct plan_show *v, uint32_t width, uint32_
         (double)s->ttft_ns / 1e9, s->prompt, plan_ms(s->tpot_ns), plan_mib(s->memory.vram));
 }
 
-static void put_legend(FILE *f)
+static void put_legend(FILE *f, const struct plan_show *v)
 {
     for (uint32_t k = 0; k < N_KINDS; k++) {
         uint32_t y = 48 + 15 * k;
+        char colour[COLOUR];
+        set_colour(v, kinds[k].device, kinds[k].promoted, colour);
         (void)fprintf(f,
                       "<rect x=\"8\" y=\"%u\" width=\"12\" height=\"12\" fill=\"%s\"/>"
                       "<text x=\"26\" y=\"%u\">",
-                      y, kinds[k].colour, y + 10);
+                      y, colour, y + 10);
         put_text(f, kinds[k].words);
+        put_often(f, v, kinds[k].promoted);
         (void)fputs("</text>\n", f);
+        put_bar(f, 8, y, 12, kinds[k].promoted[0]);
     }
 }
 
@@ -123,14 +170,18 @@ static void put_columns(FILE *f, const struct columns *c)
     }
 }
 
-static void put_cell(FILE *f, const struct atsi_plan_item *it, uint32_t column, uint32_t row)
+static void put_cell(FILE *f, const struct plan_show *v, const struct atsi_plan_item *it,
+                     uint32_t column, uint32_t row)
 {
-    (void)fprintf(f, "<rect x=\"%u\" y=\"%u\" width=\"%d\" height=\"%d\" fill=\"%s\"><title>",
-                  LEFT + column * CELL_W, TOP + row * CELL_H, CELL_W - 2, CELL_H - 2,
-                  kinds[kind_of(it)].colour);
+    uint32_t x = LEFT + column * CELL_W, y = TOP + row * CELL_H;
+    char colour[COLOUR];
+    set_colour(v, it->device, it->promoted, colour);
+    (void)fprintf(f, "<rect x=\"%u\" y=\"%u\" width=\"%d\" height=\"%d\" fill=\"%s\"><title>", x, y,
+                  CELL_W - 2, CELL_H - 2, colour);
     put_text(f, it->name);
     (void)fprintf(f, ", %.2f MiB: ", plan_mib(it->bytes));
     put_text(f, plan_decision(it));
+    put_often(f, v, it->promoted);
     (void)fputs(" (", f);
     put_text(f, plan_reason(it->reason));
     (void)fprintf(f,
@@ -138,6 +189,7 @@ static void put_cell(FILE *f, const struct atsi_plan_item *it, uint32_t column, 
                   "ms</title></rect>\n",
                   (double)it->cpu_ns[1] / 1e3, (double)it->gpu_ns[1] / 1e3, plan_ms(it->cpu_ns[0]),
                   plan_ms(it->gpu_ns[0]));
+    put_bar(f, x, y, CELL_H - 2, it->promoted[0]);
 }
 
 static void put_row(FILE *f, const struct plan_show *v, const struct columns *c, uint32_t k)
@@ -149,7 +201,7 @@ static void put_row(FILE *f, const struct plan_show *v, const struct columns *c,
         (void)fprintf(f, "<text x=\"8\" y=\"%u\">layer %d</text>\n", TOP + k * CELL_H + 10, layer);
     for (uint32_t i = row->first; i < row->first + row->n; i++) {
         plan_short_name(atsi_plan_item(v->report, i), name);
-        put_cell(f, atsi_plan_item(v->report, i), column_of(c, name), k);
+        put_cell(f, v, atsi_plan_item(v->report, i), column_of(c, name), k);
     }
 }
 
@@ -157,7 +209,7 @@ static void put_picture(FILE *f, const struct plan_show *v, const struct columns
 {
     uint32_t width = LEFT + c->n * CELL_W + 80, height = TOP + v->n_rows * CELL_H + 12;
     put_head(f, v, width > 620 ? width : 620, height);
-    put_legend(f);
+    put_legend(f, v);
     put_columns(f, c);
     for (uint32_t k = 0; k < v->n_rows; k++)
         put_row(f, v, c, k);

@@ -62,7 +62,7 @@ static int64_t run_length(const struct sched_chain *ch, const uint8_t *rb,
 int64_t sched_judge(const struct sched_chain *ch, const uint8_t *rb, uint32_t rounds,
                     const int32_t *after, void *scratch)
 {
-    const struct sched_run run = {.rounds = rounds, .after = after};
+    const struct sched_run run = {.rounds = rounds, .after = after, .follows = rounds > 1};
     return run_length(ch, rb, &run, scratch);
 }
 
@@ -83,8 +83,10 @@ void sched_predict(const struct sched_chain *ch, const uint8_t *rb, uint32_t pha
     int spans = out->start_ns != NULL && out->end_ns != NULL;
     unsigned char *at = scratch;
     struct sched_span *span = SCHED_TAKE(&at, struct sched_span, ch->n);
-    const struct sched_run run = {
-        .rounds = sched_predict_rounds(phase), .after = out->after, .op_span = spans ? span : NULL};
+    const struct sched_run run = {.rounds = sched_predict_rounds(phase),
+                                  .follows = phase == ATSI_PHASE_DECODE,
+                                  .after = out->after,
+                                  .op_span = spans ? span : NULL};
     out->predicted_ns = (uint64_t)run_length(ch, rb, &run, at);
     for (uint32_t i = 0; spans && i < ch->n; i++) {
         out->start_ns[i] = (uint64_t)span[i].start;

@@ -18,8 +18,8 @@ int sched_write_placement(const struct atsi_problem *p, const uint8_t *b,
 void sched_write_schedule(const struct sched_chain *ch, const uint8_t *rb, int serial,
                           struct atsi_schedule *out);
 
-/* Duration of the last of `rounds` rounds, with contention where there is any.  after: as in struct
- * sched_run, or NULL. */
+/* Duration of the last of `rounds` rounds, with contention where there is any; of several as if
+ * more followed.  after: as in struct sched_run, or NULL. */
 size_t sched_judge_scratch(uint32_t n, uint32_t rounds);
 int64_t sched_judge(const struct sched_chain *ch, const uint8_t *rb, uint32_t rounds,
                     const int32_t *after, void *scratch);

@@ -7,7 +7,8 @@
  * and Algorithm 1 with gains e - tg of decode, and of prefill weighted by chunks per token,
  * anticipates streaming.  The right prices are not known: a grid of them is tried, and the
  * placements by layers and by experts; both phases are scheduled on each and the shortest request
- * wins.
+ * wins.  How long requests will be is a guess, so that of those within 1 % of the shortest one that
+ * decodes fastest does.
  */
 #include "sched/arena.h"
 #include "sched/dynamic.h"
@@ -32,16 +33,16 @@ enum {
 
 struct grid {
     const struct sched_coplace *how;
-    struct sched_chain place; /* decode's, with attention pinned or not */
-    struct sched_op *op;      /* [n] its operators */
-    int64_t *r, *c;           /* [n] */
-    uint8_t *b;               /* [n] */
-    uint8_t *tried;           /* [MAX_TRIED][n] */
-    uint8_t *rb;              /* [n] */
+    struct sched_chain place;   /* decode's, with attention pinned or not */
+    struct sched_op *op;        /* [n] its operators */
+    int64_t *r, *c;             /* [n] */
+    uint8_t *b;                 /* [n] */
+    uint8_t *tried;             /* [MAX_TRIED][n] */
+    struct sched_coplaced *got; /* [MAX_TRIED] what came of them */
+    uint8_t *rb;                /* [n] */
     struct sched_spread spread;
-    uint8_t *best;  /* [n] */
     uint8_t *alone; /* [n] Algorithm 1's, not spread */
-    struct sched_coplaced out;
+    uint32_t n_tried;
     void *work;
     int attn_fits, has_exp;
 };
@@ -69,22 +70,37 @@ static int64_t schedule(struct grid *g, const struct sched_chain *phase, uint32_
 static void judge(struct grid *g)
 {
     const struct sched_coplace *how = g->how;
+    struct sched_coplaced *got = &g->got[g->n_tried];
     uint32_t n = g->place.n;
-    int64_t d, p;
-    double total;
-    for (uint32_t k = 0; k < g->out.tried; k++)
+    for (uint32_t k = 0; k < g->n_tried; k++)
         if (memcmp(g->tried + (size_t)k * n, g->b, n) == 0)
             return;
-    memcpy(g->tried + (size_t)g->out.tried++ * n, g->b, n);
-    d = schedule(g, how->decode, how->decode_rounds);
-    p = schedule(g, how->prefill, 1);
-    total = (double)d * how->n_tokens + (double)p * how->n_chunks;
-    if (g->out.tried > 1 && total >= g->out.request_ns)
-        return;
-    g->out.request_ns = total;
-    g->out.decode_ns = d;
-    g->out.prefill_ns = p;
-    memcpy(g->best, g->b, n);
+    memcpy(g->tried + (size_t)g->n_tried++ * n, g->b, n);
+    got->decode_ns = schedule(g, how->decode, how->decode_rounds);
+    got->prefill_ns = schedule(g, how->prefill, 1);
+    got->request_ns =
+        (double)got->decode_ns * how->n_tokens + (double)got->prefill_ns * how->n_chunks;
+}
+
+/* Which of those tried: of the requests within 1 % of the shortest, and of decode rounds within 0.1
+ * % of the fastest of these, the fastest prefill. */
+static uint32_t choose(const struct grid *g)
+{
+    double shortest = HUGE_VAL, fastest = HUGE_VAL;
+    uint32_t best = UINT32_MAX;
+    for (uint32_t k = 0; k < g->n_tried; k++)
+        shortest = fmin(shortest, g->got[k].request_ns);
+    for (uint32_t k = 0; k < g->n_tried; k++)
+        if (g->got[k].request_ns <= 1.01 * shortest)
+            fastest = fmin(fastest, (double)g->got[k].decode_ns);
+    for (uint32_t k = 0; k < g->n_tried; k++) {
+        const struct sched_coplaced *a = &g->got[k];
+        if (a->request_ns > 1.01 * shortest || (double)a->decode_ns > 1.001 * fastest)
+            continue;
+        if (best == UINT32_MAX || a->prefill_ns < g->got[best].prefill_ns)
+            best = k;
+    }
+    return best;
 }
 
 /* Algorithm 1 at these prices; prefill counts if it has one. */
@@ -178,14 +194,14 @@ size_t sched_coplace_scratch(const struct sched_coplace *how)
     if (work == SIZE_MAX)
         return SIZE_MAX;
     return SCHED_ROOM(struct sched_op, n) + 2 * SCHED_ROOM(int64_t, n) +
-           4 * SCHED_ROOM(uint8_t, n) + SCHED_ROOM(uint8_t, (size_t)n * MAX_TRIED) +
-           sched_spread_scratch(n) + work;
+           3 * SCHED_ROOM(uint8_t, n) + SCHED_ROOM(uint8_t, (size_t)n * MAX_TRIED) +
+           SCHED_ROOM(struct sched_coplaced, MAX_TRIED) + sched_spread_scratch(n) + work;
 }
 
 int sched_coplace(const struct sched_coplace *how, void *scratch, uint8_t *b_out,
                   struct sched_coplaced *out, struct atsi_err *err)
 {
-    uint32_t n = how->decode->n;
+    uint32_t n = how->decode->n, chosen;
     unsigned char *at = scratch;
     struct grid g = {.how = how, .place = *how->decode};
     int rc;
@@ -194,8 +210,8 @@ int sched_coplace(const struct sched_coplace *how, void *scratch, uint8_t *b_out
     g.c = SCHED_TAKE(&at, int64_t, n);
     g.b = SCHED_TAKE(&at, uint8_t, n);
     g.rb = SCHED_TAKE(&at, uint8_t, n);
-    g.best = SCHED_TAKE(&at, uint8_t, n);
     g.tried = SCHED_TAKE(&at, uint8_t, (size_t)n * MAX_TRIED);
+    g.got = SCHED_TAKE(&at, struct sched_coplaced, MAX_TRIED);
     g.alone = SCHED_TAKE(&at, uint8_t, n);
     sched_spread_init(how->decode, how->prefill, sched_take(&at, sched_spread_scratch(n)),
                       &g.spread);
@@ -206,7 +222,9 @@ int sched_coplace(const struct sched_coplace *how, void *scratch, uint8_t *b_out
     rc = try_grid(&g, err);
     if (rc != ATSI_OK)
         return rc;
-    memcpy(b_out, g.best, n);
-    *out = g.out;
+    chosen = choose(&g);
+    memcpy(b_out, g.tried + (size_t)chosen * n, n);
+    *out = g.got[chosen];
+    out->tried = g.n_tried;
     return ATSI_OK;
 }

@@ -54,7 +54,8 @@ enum sched_timeline { SCHED_JUDGE_AUTO, SCHED_JUDGE_FREE, SCHED_JUDGE_FLUID };
 
 struct sched_search {
     enum sched_timeline judge;   /* AUTO: with contention if any speed is below 1 */
-    uint32_t rounds;             /* judged by the last of so many: 1, or 2 for a steady state */
+    uint32_t rounds;             /* judged by the last of so many: 1, or 2 for a steady state, as if
+                                    more followed */
     uint32_t evals;              /* plans that local search may evaluate; 0: candidates only */
     uint32_t width;              /* of the backlog DP; 0: sched_backlog_width() */
     uint32_t n_extra;            /* more candidates, such as the plan in force */

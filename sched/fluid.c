@@ -34,7 +34,7 @@ struct fluid {
 static void next_transfer(struct fluid *f)
 {
     uint32_t n = f->ch->n;
-    for (; f->x_round < f->run->rounds; f->x_round++, f->x_at = 0) {
+    for (; f->x_round < f->run->rounds + f->run->follows; f->x_round++, f->x_at = 0) {
         if (f->run->order != NULL && f->x_at < f->run->n_order) {
             f->x = f->run->order[f->x_at++];
             return;

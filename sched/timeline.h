@@ -20,6 +20,9 @@ struct sched_run {
     uint32_t rounds; /* 1..SCHED_MAX_ROUNDS; more than one: the last one's duration with `gap` */
     const int32_t
         *after; /* [n] or NULL: a transfer not before the end of this operator; -1: free */
+    /* sched_fluid() only: 1: another round follows the last one, whose first transfers are on their
+     * way and in the way already. */
+    uint32_t follows;
     /* sched_fluid() only: [n_order] every promoted operator once, in order of transfer; NULL: order
      * of use */
     const uint32_t *order;

@@ -46,5 +46,5 @@ echo "== chat templates"
 echo "== scheduling: vectors"
 /usr/bin/python3 "$data/tools/check_vectors.py" "$atsinfer" "$data/scheduling/vectors" || failed=1
 echo "== scheduling: tables of simulated latencies"
-/usr/bin/python3 scripts/golden_tables.py "$atsinfer" "$data/scheduling" --tolerance 2.5 || failed=1
+/usr/bin/python3 scripts/golden_tables.py "$atsinfer" "$data/scheduling" || failed=1
 exit "$failed"

@@ -3,7 +3,9 @@
 #ifndef ATSI_CORE_HYBRID_INSIDE_H
 #define ATSI_CORE_HYBRID_INSIDE_H
 
+#include "core/experts/stats.h"
 #include "core/govern/governor.h"
+#include "core/hybrid/experts.h"
 #include "core/hybrid/hybrid.h"
 #include "core/hybrid/question.h"
 #include "core/round/probe.h"
@@ -39,6 +41,12 @@ struct atsi_hybrid {
     struct atsi_source_counts seen; /* what the session's statistics have of `source` */
     uint32_t refused_seen;          /* and of `rounds` */
     struct atsi_governor *governor; /* NULL: nobody watches */
+    struct atsi_experts *experts;   /* NULL: the placement has no caches of experts */
+    struct atsi_expert_stats stats; /* what is known of who is chosen */
+    bool stats_read;
+    const float **uses;     /* [n_items] of the question: into `sorted` */
+    float *sorted;          /* scores of each layer, most first */
+    uint64_t last_round_ns; /* of the last decode round */
 };
 
 /* Everything but the devices, in the order things depend on each other; again with less when the
@@ -67,6 +75,17 @@ int atsi_hybrid_follow_budget(struct atsi_hybrid *h, struct atsi_err *err);
 void atsi_hybrid_report(const struct atsi_hybrid *h);
 /* Pins what may move; again when weights have other addresses.  Nothing is on the move. */
 void atsi_hybrid_pin(struct atsi_hybrid *h);
+
+/* caches.c: caches of experts.  Before the question is asked: whether there may be any, and what is
+ * known of the model's choices. */
+int atsi_hybrid_ask_experts(struct atsi_hybrid *h, struct atsi_err *err);
+/* The placement is known. */
+int atsi_hybrid_open_experts(struct atsi_hybrid *h, const struct atsi_policy_use *placed_by,
+                             struct atsi_err *err);
+/* What was learned is kept for the next question. */
+void atsi_hybrid_close_experts(struct atsi_hybrid *h);
+/* The session ends: what was learned is saved. */
+void atsi_hybrid_save_experts(struct atsi_hybrid *h);
 
 /* watch.c: the governor of a session (power.watch). */
 void atsi_hybrid_watch(struct atsi_hybrid *h);

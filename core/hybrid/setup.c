@@ -228,8 +228,12 @@ static int open_rounds(struct atsi_hybrid *h, struct atsi_err *err)
     if (rc == ATSI_OK)
         rc = atsi_hybrid_question(&a, &h->question, err);
     if (rc == ATSI_OK)
+        rc = atsi_hybrid_ask_experts(h, err);
+    if (rc == ATSI_OK)
         p.probe = open_probes(h);
-    return rc == ATSI_OK ? atsi_rounds_open(h->question, &h->a.d, &w, &p, &h->rounds, err) : rc;
+    if (rc == ATSI_OK)
+        rc = atsi_rounds_open(h->question, &h->a.d, &w, &p, &h->rounds, err);
+    return rc == ATSI_OK ? atsi_hybrid_open_experts(h, &p.place, err) : rc;
 }
 
 /* ---------------------------------------------------------------- memory */
@@ -296,6 +300,7 @@ static int take_memory(struct atsi_hybrid *h, struct atsi_err *err)
 
 static void close_rounds(struct atsi_hybrid *h)
 {
+    atsi_hybrid_close_experts(h);
     atsi_rounds_close(h->rounds);
     h->rounds = NULL;
     h->refused_seen = 0;

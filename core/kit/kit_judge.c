@@ -62,7 +62,7 @@ static int bench_open(struct atsi_question *q, uint32_t phase, size_t work, stru
 /* Transfers in order of use. */
 static double judge(const struct bench *w)
 {
-    const struct sched_run run = {.rounds = w->rounds};
+    const struct sched_run run = {.rounds = w->rounds, .follows = w->rounds > 1};
     return sched_fluid(&w->view.chain, w->rb, &run, w->work);
 }
 
@@ -70,6 +70,7 @@ int atsi_kit_round_ns(const struct atsi_kit_seat *s, uint32_t phase, double *ns_
                       struct atsi_err *err)
 {
     const struct sched_run run = {.rounds = sched_predict_rounds(phase),
+                                  .follows = phase == ATSI_PHASE_DECODE,
                                   .after = s->schedule.after,
                                   .order = s->schedule.order,
                                   .n_order = s->schedule.n_transfers};

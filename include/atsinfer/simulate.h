@@ -163,6 +163,27 @@ ATSI_EXPORT int atsi_simulate_routing(struct atsi_runtime *rt, const struct atsi
                                       const struct atsi_cache_params *c,
                                       struct atsi_cache_result *out, struct atsi_err *err);
 
+/* Hits alone, without a machine: caches of n_slots in every layer; what comes in is there for the
+ * next token, copies are not limited. */
+struct atsi_replay_params {
+    uint32_t struct_size;
+    uint32_t way; /* enum atsi_cache_way; ATSI_CACHE_POLICY: frequency that fades */
+    const struct atsi_routing *routing;
+    double half_life; /* tokens */
+    double copy_hits; /* so many hits are worth one copy */
+    uint32_t n_slots;
+    uint32_t reserved;
+};
+
+struct atsi_replay_result {
+    uint32_t struct_size;
+    uint32_t reserved;
+    uint64_t hits, misses, swaps;
+};
+
+ATSI_EXPORT int atsi_routing_replay(const struct atsi_replay_params *p,
+                                    struct atsi_replay_result *out, struct atsi_err *err);
+
 #ifdef __cplusplus
 }
 #endif

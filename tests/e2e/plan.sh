@@ -102,6 +102,13 @@ grep -q "<script" a.svg && fail "picture: script"
 for word in "resident on the GPU" "promoted in prefill" "promoted in both phases" "layer 11"; do
   grep -q "$word" a.svg || fail "picture: $word"
 done
+# Colours follow how often a weight is streamed: more of the same request, another red.
+grep -q "promoted in both phases: [0-9]* of [0-9]* rounds" a.svg || fail "picture: how often"
+colour() { grep 'L.*promoted in prefill: ' "$1" | sed -n '1s/.*fill="\(#[0-9a-f]*\)"><title>.*/\1/p'; }
+expect "a short answer" 0 "" "" $dense --use a.plan --decode 2 --svg b.svg --json
+expect "a long answer" 0 "" "" $dense --use a.plan --decode 400 --svg c.svg --json
+[ -n "$(colour b.svg)" ] && [ -n "$(colour c.svg)" ] || fail "picture: nothing is promoted in prefill alone"
+[ "$(colour b.svg)" != "$(colour c.svg)" ] || fail "picture: one colour whatever is streamed how often"
 if command -v python3 >/dev/null; then
   python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' a.svg || fail "picture: no XML"
 fi

@@ -27,3 +27,7 @@ target_link_libraries(test_costs PRIVATE atsi_core m)
 atsinfer_test(test_measure test_measure.c scratch.c)
 target_link_libraries(test_measure PRIVATE atsi_core)
 add_dependencies(test_measure gguf cpu_ref twin)
+
+# Routing traces and the books of expert caches
+atsinfer_test(test_routing test_routing.c scratch.c)
+target_link_libraries(test_routing PRIVATE atsi_core m)

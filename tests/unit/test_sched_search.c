@@ -29,7 +29,7 @@ static int64_t backlog(const struct sched_backlog *how)
 
 static double cost_of(const uint8_t *plan, int fluid, uint32_t rounds)
 {
-    const struct sched_run run = {.rounds = rounds};
+    const struct sched_run run = {.rounds = rounds, .follows = rounds > 1};
     void *scratch = case_scratch(sched_timeline_scratch(c.ch.n, rounds));
     double t = fluid ? sched_fluid(&c.ch, plan, &run, scratch)
                      : (double)sched_latency(&c.ch, plan, &run, scratch);

@@ -291,6 +291,28 @@ static void test_contention_of_copies(void **state)
     near(fluid(rb, NULL), 180 + 10 + 10 + 100);
 }
 
+/* A round that follows lengthens the last one exactly where its first transfer is in the way. */
+static void test_follows(void **state)
+{
+    const uint8_t rb[3] = {0, 1, 0};
+    struct sched_run run = {.rounds = 1};
+    double alone;
+    (void)state;
+    three();
+    c.depth[0] = 1;
+    alone = fluid(rb, &run);
+    run.follows = 1;
+    near(fluid(rb, &run), alone); /* nothing is slowed down */
+    c.op[0].km = c.op[2].km = 0.5;
+    c.op[0].kx = c.op[2].kx = 1;
+    run.follows = 0;
+    /* Operator 0 does 75 beside the transfer's 150 and 25 more: 175, 10, then 100 undisturbed. */
+    near(fluid(rb, &run), 175 + 10 + 100);
+    run.follows = 1;
+    /* Its slot is free at 185: the next transfer slows operator 2, 75 done in 150, 25 alone. */
+    near(fluid(rb, &run), 175 + 10 + 175);
+}
+
 static void test_gpu_does_not_contend(void **state)
 {
     uint8_t rb[3] = {0, 0, 1};
@@ -346,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_agree_without_contention),
         cmocka_unit_test(test_contention_on_the_cpu),
         cmocka_unit_test(test_contention_of_copies),
+        cmocka_unit_test(test_follows),
         cmocka_unit_test(test_gpu_does_not_contend),
         cmocka_unit_test(test_orders),
     };
