@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define GAIN 50u /* a request that is shorter by one in so many is worth larger rounds */
+#define GAIN 50u /* larger rounds are worth one part in so many of the prompt's time */
 
 /* What the policy predicts with this question; rc of the policy. */
 static int predict(const struct atsi_policy_use *use, struct atsi_question *q,
@@ -69,7 +69,7 @@ int atsi_chunk_choose(const struct atsi_chunk_params *p, struct atsi_chunk_choic
 {
     uint32_t most = p->most < ATSI_CHUNK_MOST ? p->most : ATSI_CHUNK_MOST;
     uint32_t tokens = most < ATSI_CHUNK_USUAL ? most : ATSI_CHUNK_USUAL;
-    uint64_t best = 0;
+    uint64_t best = 0, before = 0, prompt;
     bool fits = true;
     *out = (struct atsi_chunk_choice){.tokens = tokens};
     (void)snprintf(out->why, sizeof out->why, "%u tokens a round: policy %s predicts nothing",
@@ -86,9 +86,11 @@ int atsi_chunk_choose(const struct atsi_chunk_params *p, struct atsi_chunk_choic
         if (rc != ATSI_OK)
             break;
         out->n++;
-        if (best != 0 && t->request_ns + best / GAIN > best)
+        prompt = t->request_ns - p->generated * t->decode_ns;
+        if (best != 0 && t->request_ns + before / GAIN > best)
             break;
         best = t->request_ns;
+        before = prompt;
         out->tokens = tokens;
         if (tokens >= most || tokens >= p->prompt)
             break;

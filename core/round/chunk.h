@@ -38,9 +38,9 @@ struct atsi_chunk_params {
     int (*ask)(void *ctx, uint32_t tokens, struct atsi_question **out, struct atsi_err *err);
 };
 
-/* Tries the usual size, then twice as many tokens as long as a request gets shorter by 2 % or more.
- * A policy that predicts nothing, or fails: the usual size, and `why` says so.  Errors are those of
- * ask() for the usual size. */
+/* Tries the usual size, then twice as many tokens as long as a request gets shorter by 2 % of what
+ * its prompt takes. A policy that predicts nothing, or fails: the usual size, and `why` says so.
+ * Errors are those of ask() for the usual size. */
 int atsi_chunk_choose(const struct atsi_chunk_params *p, struct atsi_chunk_choice *out,
                       struct atsi_err *err);
 

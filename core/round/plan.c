@@ -74,9 +74,9 @@ static bool open_flow(struct atsi_plan *p, const struct atsi_flow *f)
     p->list = calloc((size_t)copies + units + 1, sizeof *p->list);
     p->valid = calloc((size_t)f->n_pieces + 1, 1);
     p->need = calloc((size_t)copies + units + 1, sizeof *p->need);
-    p->made_by = calloc((size_t)f->n_pieces + 1, sizeof *p->made_by);
+    p->made_at = calloc((size_t)f->n_pieces + 1, sizeof *p->made_at);
     p->list_end = calloc((size_t)f->n_items + 1, sizeof *p->list_end);
-    return p->list != NULL && p->valid != NULL && p->need != NULL && p->made_by != NULL &&
+    return p->list != NULL && p->valid != NULL && p->need != NULL && p->made_at != NULL &&
            p->list_end != NULL;
 }
 
@@ -121,7 +121,7 @@ void atsi_plan_close(struct atsi_plan *p)
     free(p->list);
     free(p->valid);
     free(p->need);
-    free(p->made_by);
+    free(p->made_at);
     free(p->list_end);
     free(p);
 }

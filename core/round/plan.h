@@ -68,8 +68,9 @@ struct atsi_plan {
     uint32_t result_at, n_result; /* in list: pieces of the result to copy to the host */
     uint8_t *valid;               /* [n_pieces] scratch */
     uint32_t *need;               /* scratch: of one item */
-    uint32_t *made_by;            /* [n_pieces] scratch: item that computed it on the accelerator */
-    uint32_t *list_end;           /* [n] scratch: of list, behind an item's units */
+    uint32_t
+        *made_at; /* [n_pieces] scratch: the unit, in list, that computed it on the accelerator */
+    uint32_t *list_end; /* [n] scratch: of list, behind an item's units */
 };
 
 /* Room for any plan of the question, so that building allocates nothing. */

@@ -75,19 +75,27 @@ static int32_t expert_act(struct arch_context *c, int32_t x, int32_t ids, uint64
     return arch_glu(b, name, gate, up, &c->d->glu);
 }
 
-static int32_t routed(struct arch_context *c, int32_t x)
+/* Which experts, and with what weights. */
+static int32_t router(struct arch_context *c, int32_t x, int32_t *weights)
 {
     struct arch_builder *b = &c->b;
     const struct arch_hparams *hp = &b->hp;
-    uint64_t d = hp->n_embd, f = expert_width(c), e = hp->n_expert;
-    int32_t w, bias = -1, ids, weights, y;
+    uint64_t d = hp->n_embd, e = hp->n_expert;
+    int32_t w, bias = -1;
     b->role = ATSI_ROLE_ROUTER;
     w = arch_tensor(b, "blk.%d.ffn_gate_inp.weight", SHAPE(d, e));
     if (c->d->expert_bias)
         bias = arch_tensor(b, "blk.%d.ffn_gate_inp.bias", SHAPE(e));
-    ids = arch_topk(
+    return arch_topk(
         b, arch_matmul(b, bias >= 0 ? "ffn_moe_logits_biased" : "ffn_moe_logits", x, w, bias),
-        hp->n_expert_used, c->d->gating, &weights);
+        hp->n_expert_used, c->d->gating, weights);
+}
+
+static int32_t routed(struct arch_context *c, int32_t x, int32_t ids, int32_t weights)
+{
+    struct arch_builder *b = &c->b;
+    uint64_t d = b->hp.n_embd, f = expert_width(c);
+    int32_t y;
     b->role = ATSI_ROLE_EXPERT;
     y = expert_act(c, x, ids, d, f);
     y = stack(c, c->d->expert_bias ? "ffn_moe_down_biased" : "ffn_moe_down",
@@ -95,28 +103,39 @@ static int32_t routed(struct arch_context *c, int32_t x)
     return arch_moe_sum(b, "ffn_moe_out", y, weights);
 }
 
-static int32_t shared(struct arch_context *c, int32_t x)
+/* The result before its gate, and the gate. */
+static int32_t shared(struct arch_context *c, int32_t x, int32_t *gate_out)
 {
     struct arch_builder *b = &c->b;
     uint64_t d = b->hp.n_embd;
     uint64_t f = need_width(b, "expert_shared_feed_forward_length", b->hp.n_ff_shared);
-    int32_t gate, up, y, g;
+    int32_t gate, up, y;
     b->role = ATSI_ROLE_SHARED_EXPERT;
     gate = arch_project(b, "ffn_gate", "blk.%d.ffn_gate_shexp.weight", NULL, x, d, f);
     up = arch_project(b, "ffn_up", "blk.%d.ffn_up_shexp.weight", NULL, x, d, f);
     y = arch_glu(b, "ffn_swiglu", gate, up, &c->d->glu);
     y = arch_project(b, "ffn_shexp", "blk.%d.ffn_down_shexp.weight", NULL, y, f, d);
-    g = arch_project(b, "shared_expert_gate", "blk.%d.ffn_gate_inp_shexp.weight", NULL, x, d, 1);
-    return arch_gate(b, "ffn_shexp_gated", y, g, (uint32_t)d, 1, 0, true);
+    *gate_out =
+        arch_project(b, "shared_expert_gate", "blk.%d.ffn_gate_inp_shexp.weight", NULL, x, d, 1);
+    return y;
 }
 
 int32_t arch_ffn(struct arch_context *c, int32_t x)
 {
-    int32_t y;
+    int32_t y, ids, weights = -1, beside = -1, gate = -1;
     if (c->b.rc != ATSI_OK)
         return -1;
     if (c->b.hp.n_expert == 0)
         return dense(c, x);
-    y = routed(c, x);
-    return c->d->shared_expert ? arch_add(&c->b, "ffn_out", y, shared(c, x)) : y;
+    ids = router(c, x, &weights);
+    /* The matrices of the shared expert are between the choice and the chosen ones: they can run on
+     * another device while those do, or while those are sent.  What needs both comes last. */
+    if (c->d->shared_expert)
+        beside = shared(c, x, &gate);
+    y = routed(c, x, ids, weights);
+    if (!c->d->shared_expert)
+        return y;
+    beside =
+        arch_gate(&c->b, "ffn_shexp_gated", beside, gate, (uint32_t)c->b.hp.n_embd, 1, 0, true);
+    return arch_add(&c->b, "ffn_out", y, beside);
 }

@@ -210,11 +210,11 @@ static void test_keys_beside_queries(void **state)
     end(&w);
 }
 
-static void test_gate_beside_up(void **state)
+static void test_up_beside_gate(void **state)
 {
-    struct watched w = watch("qwen3", "policy.rule.1=blk\\.1\\.ffn_gate=cpu");
+    struct watched w = watch("qwen3", "policy.rule.1=blk\\.1\\.ffn_up=cpu");
     (void)state;
-    expect_together(&w, "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight");
+    expect_together(&w, "blk.1.ffn_up.weight", "blk.1.ffn_gate.weight");
     end(&w);
 }
 
@@ -223,7 +223,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shared_expert_beside_routed_ones),
         cmocka_unit_test(test_keys_beside_queries),
-        cmocka_unit_test(test_gate_beside_up),
+        cmocka_unit_test(test_up_beside_gate),
     };
     return cmocka_run_group_tests(tests, hr_enter, hr_leave);
 }
