@@ -13,6 +13,7 @@
 #define ROOM_BYTES ((size_t)256 << 20) /* beyond any cache but the largest: see room_size() */
 #define LEAST_BYTES ((size_t)32 << 20)
 #define PASSES 5
+#define QUICK_PATTERNS 4u /* that go on after the first pass */
 #define HUGE_PAGE ((size_t)2 << 20)
 
 /* ---------------------------------------------------------------- memory */
@@ -37,14 +38,15 @@ static unsigned char *map_room(size_t bytes, int advice)
     return p;
 }
 
-int read_room_open(const struct atsi_runtime *rt, struct read_room *out)
+int read_room_open(const struct atsi_runtime *rt, bool quick, struct read_room *out)
 {
     *out = (struct read_room){.bytes = room_size(atsi_runtime_topo(rt))};
     if (out->bytes >= LEAST_BYTES) {
         out->huge = map_room(out->bytes, MADV_HUGEPAGE);
-        out->small = map_room(out->bytes, MADV_NOHUGEPAGE);
+        if (!quick)
+            out->small = map_room(out->bytes, MADV_NOHUGEPAGE);
     }
-    if (out->huge != NULL && out->small != NULL)
+    if (out->huge != NULL && (quick || out->small != NULL))
         return CLI_OK;
     read_room_close(out);
     return cli_fail(CLI_NO_FIT, "not enough free memory to measure how fast it is read");
@@ -87,7 +89,7 @@ static double pass(const struct atsi_host *host, const struct read_room *room,
 }
 
 /* ---------------------------------------------------------------- all patterns */
-static void list_patterns(uint64_t cpu_caps, struct read_speeds *out)
+static void list_patterns(uint64_t cpu_caps, bool small_pages, struct read_speeds *out)
 {
     static const uint32_t widths[] = {64, 32, 16}, streams[] = {1, 2, 4};
     static const uint32_t ahead[] = {0, 1024, 2048};
@@ -100,7 +102,7 @@ static void list_patterns(uint64_t cpu_caps, struct read_speeds *out)
             for (int a = 0; a < 3; a++)
                 out->v[out->n++].pattern =
                     (struct read_pattern){streams[s], widths[w], ahead[a], true};
-    for (int s = 0; s < 2; s++) /* what pages do: the plain loop, and what is usually best */
+    for (int s = 0; s < 2 && small_pages; s++) /* the plain loop, and what is usually best */
         out->v[out->n++].pattern =
             (struct read_pattern){streams[s], widest, s == 0 ? 0 : 1024, false};
 }
@@ -117,29 +119,44 @@ static int fastest_first(const void *a, const void *b)
     return (x->best_gbps < y->best_gbps) - (x->best_gbps > y->best_gbps);
 }
 
-int read_speeds_measure(const struct atsi_runtime *rt, const struct read_room *room,
-                        struct read_speeds *out)
+/* n_passes through the first n patterns. */
+static int measure(const struct atsi_host *host, const struct read_room *room, uint32_t n,
+                   int n_passes, struct read_speeds *out)
 {
-    const struct atsi_host *host = atsi_runtime_host(rt);
     double gbps[LIMITS_MAX_PATTERNS][PASSES];
-    memset(out, 0, sizeof *out);
-    out->n_threads = host->n_threads(host->ctx);
-    list_patterns(host->cpu_caps, out);
-    for (int k = 0; k < PASSES; k++)
-        for (uint32_t i = 0; i < out->n; i++) {
+    for (int k = 0; k < n_passes; k++)
+        for (uint32_t i = 0; i < n; i++) {
             gbps[i][k] = pass(host, room, &out->v[i].pattern);
             if (cli_interrupted != 0)
                 return CLI_INTERRUPTED;
             if (gbps[i][k] <= 0)
                 return cli_fail(CLI_RUN_ERROR, "the workers cannot be started");
         }
-    for (uint32_t i = 0; i < out->n; i++) {
-        qsort(gbps[i], PASSES, sizeof gbps[i][0], ascending);
-        out->v[i].best_gbps = gbps[i][PASSES - 1];
-        out->v[i].median_gbps = gbps[i][PASSES / 2];
+    for (uint32_t i = 0; i < n; i++) {
+        qsort(gbps[i], (size_t)n_passes, sizeof gbps[i][0], ascending);
+        if (gbps[i][n_passes - 1] > out->v[i].best_gbps)
+            out->v[i].best_gbps = gbps[i][n_passes - 1];
+        out->v[i].median_gbps = gbps[i][n_passes / 2];
     }
-    qsort(out->v, out->n, sizeof out->v[0], fastest_first);
     return CLI_OK;
+}
+
+int read_speeds_measure(const struct atsi_runtime *rt, const struct read_room *room,
+                        struct read_speeds *out)
+{
+    const struct atsi_host *host = atsi_runtime_host(rt);
+    const bool quick = room->small == NULL;
+    int code;
+    memset(out, 0, sizeof *out);
+    out->n_threads = host->n_threads(host->ctx);
+    list_patterns(host->cpu_caps, !quick, out);
+    code = measure(host, room, out->n, quick ? 1 : PASSES, out);
+    qsort(out->v, out->n, sizeof out->v[0], fastest_first);
+    if (code == CLI_OK && quick) {
+        code = measure(host, room, out->n < QUICK_PATTERNS ? out->n : QUICK_PATTERNS, PASSES, out);
+        qsort(out->v, out->n, sizeof out->v[0], fastest_first);
+    }
+    return code;
 }
 
 const char *read_pattern_text(const struct read_pattern *p, char buf[80])
@@ -157,7 +174,7 @@ double limit_read_gbps(const struct atsi_runtime *rt)
 {
     struct read_room room;
     struct read_speeds s = {.n = 0};
-    int code = read_room_open(rt, &room);
+    int code = read_room_open(rt, true, &room);
     if (code == CLI_OK)
         code = read_speeds_measure(rt, &room, &s);
     read_room_close(&room);

@@ -278,7 +278,8 @@ static int run_test(struct bench *b, uint32_t n_prompt, uint32_t n_gen, uint32_t
     int rc, code;
     n = n > depth ? n : depth;
     p.n_ctx = depth + (n_prompt > n_gen ? n_prompt : n_gen);
-    (void)bench_test_name(n_prompt, n_gen, depth, label);
+    (void)snprintf(label, sizeof label, "%s%u @ d%u", n_gen > 0 ? "tg" : "pp",
+                   n_gen > 0 ? n_gen : n_prompt, depth);
     code = cli_session_open(b->m, &p, label, &s);
     if (code != CLI_OK)
         return code;

@@ -86,7 +86,7 @@ int bench_bandwidth(struct atsi_runtime *rt, const uint32_t *threads, uint32_t n
     int code;
     if (!t.csv && !t.json && strcmp(format, "md") != 0)
         return cli_fail(CLI_USAGE, "--bandwidth -o %s: expected md, csv or json", format);
-    code = read_room_open(rt, &room);
+    code = read_room_open(rt, false, &room);
     if (code != CLI_OK)
         return code;
     begin(&t);

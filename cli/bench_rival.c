@@ -27,15 +27,22 @@ struct text {
     bool failed;
 };
 
+static bool grow(struct text *t, size_t n)
+{
+    char *more;
+    if (n <= t->room)
+        return true;
+    more = realloc(t->s, 2 * n);
+    if (more == NULL)
+        return false;
+    t->s = more;
+    t->room = 2 * n;
+    return true;
+}
+
 static void add(struct text *t, const char *s, size_t n)
 {
-    if (t->n + n + 1 > t->room && !t->failed) {
-        size_t room = 2 * (t->n + n + 1);
-        char *more = realloc(t->s, room);
-        t->failed = more == NULL;
-        t->s = more != NULL ? more : t->s;
-        t->room = more != NULL ? room : t->room;
-    }
+    t->failed = t->failed || !grow(t, t->n + n + 1);
     if (t->failed)
         return;
     memcpy(t->s + t->n, s, n);

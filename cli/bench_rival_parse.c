@@ -61,13 +61,12 @@ static void json_row(struct search *s, const json_t *row)
 static void json_value(struct search *s, const char *at, size_t n, size_t *used)
 {
     json_error_t e;
-    json_t *v = json_loadb(at, n, JSON_DISABLE_EOF_CHECK, &e), *row;
-    size_t i;
+    json_t *v = json_loadb(at, n, JSON_DISABLE_EOF_CHECK, &e);
     *used = v != NULL ? (size_t)e.position : 0;
-    if (json_is_array(v))
-        json_array_foreach(v, i, row) json_row(s, row);
-    else if (v != NULL)
+    if (json_is_object(v))
         json_row(s, v);
+    for (size_t i = 0; i < json_array_size(v); i++) /* 0 of what is no array */
+        json_row(s, json_array_get(v, i));
     json_decref(v);
 }
 

@@ -24,15 +24,15 @@ static int ascending(const void *a, const void *b)
 /* Of the speeds; of an even number the middle of both. */
 static double median_ts(const struct bench_row *r, double tokens)
 {
-    uint32_t n = r->n_samples;
-    uint64_t *sorted = malloc(n * sizeof *sorted);
+    const size_t n = r->n_samples, low = (n - 1) / 2, high = n / 2;
+    uint64_t *sorted = calloc(n + 1, sizeof *sorted);
     double ts;
     if (sorted == NULL)
         return r->avg_ts;
-    for (uint32_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         sorted[i] = r->samples_ns[i];
     qsort(sorted, n, sizeof *sorted, ascending);
-    ts = (tokens / (double)sorted[n / 2] + tokens / (double)sorted[(n - 1) / 2]) / 2 * 1e9;
+    ts = (tokens / (double)sorted[high] + tokens / (double)sorted[low]) / 2 * 1e9;
     free(sorted);
     return ts;
 }

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `atsinfer kernels`: the matrix products of every CPU backend on this machine, compared: against
- * the reference for rightness, against each other for speed.
+ * `atsinfer kernels`: the kernels of every backend on this machine, compared: against the reference
+ * for rightness, against each other, the machine's limits and an older table for speed.
  */
-#include "cli/kernels_op.h"
+#include "cli/kernels_bench.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#define MAX_BACKENDS 16
-
-static const char *backends_text, *type_text, *op_text, *format = "md";
+static const char *backends_text, *type_text, *op_text, *layout_text, *format = "md";
+static const char *shapes_text = "4096x4096", *save_path, *compare_path;
 static bool want_list, want_check, want_bench;
 static int64_t seed = 1;
 
@@ -20,9 +19,12 @@ static const struct cli_option options[] = {
     {.name = "--check",
      .help = "compare each with cpu_ref; exit code 4 when one is wrong",
      .flag = &want_check},
-    {.name = "--bench", .help = "time each (the default)", .flag = &want_bench},
+    {.name = "--bench",
+     .help = "time each in turns: speed, share of what the machine allows, ratio to cpu_ref (the "
+             "default)",
+     .flag = &want_bench},
     {.name = "--backend", .arg = "A,B", .help = "only these backends", .text = &backends_text},
-    {.name = "--op", .arg = "OP", .help = "check only this operation (matmul)", .text = &op_text},
+    {.name = "--op", .arg = "OP", .help = "only this operation (matmul)", .text = &op_text},
     {.name = "--type", .arg = "TYPE", .help = "only this weight type (Q4_K)", .text = &type_text},
     {.name = "--seed",
      .arg = "N",
@@ -30,13 +32,27 @@ static const struct cli_option options[] = {
      .integer = &seed,
      .min = 0,
      .max = 9e15},
-    {.name = "-o|--output", .arg = "FORMAT", .help = "md or tsv", .text = &format},
+    {.name = "--layout",
+     .arg = "rows|panels",
+     .help = "time only weights in this layout",
+     .text = &layout_text},
+    {.name = "--shape",
+     .arg = "KxN,..",
+     .help = "time products of these shapes (4096x4096)",
+     .text = &shapes_text},
+    {.name = "--save", .arg = "FILE", .help = "write the table, for --compare", .text = &save_path},
+    {.name = "--compare",
+     .arg = "FILE",
+     .help = "mark what is slower than in a saved table, beyond the spread of both; exit code 4 "
+             "when anything is",
+     .text = &compare_path},
+    {.name = "-o|--output", .arg = "FORMAT", .help = "md, csv or json", .text = &format},
     {.name = NULL},
 };
 
 struct kernels {
     struct atsi_runtime *rt;
-    char names[MAX_BACKENDS][64];
+    char names[KERNELS_MAX_BACKENDS][64];
     uint32_t n_names;
 };
 
@@ -47,7 +63,7 @@ static int add_backend(void *ctx, const struct atsi_plugin_info *p)
     for (size_t i = 0; p->plugin != NULL && p->plugin->components[i] != NULL; i++) {
         const struct atsi_component *c = p->plugin->components[i];
         const struct atsi_backend_ops *ops = c->ops;
-        if (c->kind == ATSI_KIND_BACKEND && k->n_names < MAX_BACKENDS &&
+        if (c->kind == ATSI_KIND_BACKEND && k->n_names < KERNELS_MAX_BACKENDS &&
             ops->probe(atsi_runtime_host(k->rt)) > 0)
             (void)snprintf(k->names[k->n_names++], sizeof k->names[0], "%s", c->name);
     }
@@ -58,7 +74,7 @@ static int choose_backends(struct kernels *k)
 {
     if (backends_text == NULL)
         return atsi_runtime_plugins_each(k->rt, add_backend, k);
-    for (const char *p = backends_text; *p != '\0' && k->n_names < MAX_BACKENDS;) {
+    for (const char *p = backends_text; *p != '\0' && k->n_names < KERNELS_MAX_BACKENDS;) {
         size_t n = strcspn(p, ",");
         (void)snprintf(k->names[k->n_names++], sizeof k->names[0], "%.*s", (int)(n < 60 ? n : 60),
                        p);
@@ -144,66 +160,112 @@ static int check(struct kernels *k)
 }
 
 /* ---------------------------------------------------------------- --bench */
-#define BENCH_DIM 4096u
-#define DECODE_BYTES ((size_t)256 << 20) /* weights rotate over more than caches hold */
+static int parse_shapes(struct kernels_plan *plan)
+{
+    const char *p = shapes_text;
+    for (;;) {
+        char *end;
+        long k = strtol(p, &end, 10), n = 0;
+        if (end != p && *end == 'x' && k > 0)
+            n = strtol(p = end + 1, &end, 10);
+        if (end == p || (*end != ',' && *end != '\0') || k < 32 || k > 1 << 20 || k % 32 != 0 ||
+            n < 1 || n > 1 << 20 || (uint64_t)k * (uint64_t)n > UINT64_C(1) << 32)
+            return cli_fail(CLI_USAGE,
+                            "--shape %s: expected COLUMNSxROWS,.. such as 4096x4096, columns in "
+                            "multiples of 32",
+                            shapes_text);
+        if (plan->n_shapes == KERNELS_MAX_SHAPES)
+            return cli_fail(CLI_USAGE, "--shape: at most %d", KERNELS_MAX_SHAPES);
+        plan->shapes[plan->n_shapes++] = (struct kernels_shape){(uint32_t)k, (uint32_t)n};
+        if (*end == '\0')
+            return CLI_OK;
+        p = end + 1;
+    }
+}
 
-/* Median nanoseconds of one product over runs of `per_sample` products. */
-static int time_product(struct kernels *k, struct kernels_backend *b, struct kernels_product *p,
-                        uint32_t per_sample, double *ns)
+static int make_plan(struct kernels_plan *plan)
+{
+    *plan = (struct kernels_plan){.op = op_text,
+                                  .layout = layout_text,
+                                  .typed_only = type_text != NULL || layout_text != NULL,
+                                  .seed = (uint64_t)seed};
+    for (uint32_t t = 0; t < ATSI_TYPE_COUNT; t++)
+        plan->type[t] = type_wanted(t);
+    if (op_text != NULL && !kernels_case_known(op_text))
+        return cli_fail(CLI_USAGE,
+                        "--op %s: not one of those that are timed (matmul, matmul_id, "
+                        "attn, rms_norm, rope, swiglu, topk, delta_net)",
+                        op_text);
+    if (layout_text != NULL && strcmp(layout_text, "rows") != 0 &&
+        strcmp(layout_text, "panels") != 0)
+        return cli_fail(CLI_USAGE, "--layout %s: expected rows or panels", layout_text);
+    return parse_shapes(plan);
+}
+
+/* The CPU backends among those chosen; cpu_ref is opened in any case, for the ratio. */
+static int open_field(struct kernels *k, struct kernels_backend opened[], struct kernels_field *f)
 {
     struct atsi_err err = ATSI_ERR_INIT;
-    struct kernels_times t;
-    int rc = kernels_product_time(k->rt, b, p, per_sample, UINT64_MAX, &t, &err);
-    *ns = t.median_ns;
+    int rc = ATSI_OK;
+    f->rt = k->rt;
+    for (uint32_t i = 0; i < k->n_names && rc == ATSI_OK; i++) {
+        rc = kernels_open(k->rt, k->names[i], &opened[i], &err);
+        if (rc == ATSI_OK && opened[i].device_kind != ATSI_DEVICE_CPU) {
+            if (backends_text != NULL)
+                cli_warn("%s computes in a memory of its own and is not timed here: see `bench` "
+                         "and `profile`",
+                         k->names[i]);
+            kernels_close(&opened[i]);
+            continue;
+        }
+        if (rc != ATSI_OK)
+            break;
+        f->backends[f->n++] = &opened[i];
+        if (strcmp(k->names[i], "cpu_ref") == 0)
+            f->ref = &opened[i];
+    }
+    if (rc == ATSI_OK && f->ref == NULL) {
+        f->ref = &opened[KERNELS_MAX_BACKENDS];
+        rc = kernels_open(k->rt, "cpu_ref", f->ref, &err);
+    }
     return rc == ATSI_OK ? CLI_OK : cli_fail_status(rc, &err);
 }
 
-static void print_row(const struct kernels_backend *b, uint32_t type, double gbps, double gmacs)
+static int finish_table(const struct kernels_table *t)
 {
-    if (strcmp(format, "tsv") == 0)
-        (void)printf("%s\t%s\t%.2f\t%.2f\n", b->name, atsi_type_info(type)->name, gbps, gmacs);
-    else
-        (void)printf("| %s | %s | %.1f | %.1f |\n", b->name, atsi_type_info(type)->name, gbps,
-                     gmacs);
-    (void)fflush(stdout);
-}
-
-static int bench_cell(struct kernels *k, struct kernels_backend *b, uint32_t type)
-{
-    bool ref =
-        strcmp(b->name, "cpu_ref") == 0; /* hundreds of times slower: a small taste is enough */
-    size_t bytes = (size_t)atsi_row_bytes(type, BENCH_DIM) * BENCH_DIM;
-    uint32_t copies = ref || bytes == 0 ? 1 : (uint32_t)(DECODE_BYTES / bytes) + 1,
-             rows = ref ? 4 : 512;
-    uint32_t n_out = ref ? 64 : BENCH_DIM;
-    struct kernels_product p;
-    double decode = 0, prefill = 0;
-    int code;
-    if (kernels_product_open(&p, type, BENCH_DIM, n_out, 1, copies, (uint64_t)seed) != ATSI_OK)
-        return cli_fail(CLI_NO_FIT, "out of memory");
-    code = time_product(k, b, &p, copies, &decode);
-    kernels_product_close(&p);
-    if (code != CLI_OK)
-        return code;
-    n_out = ref ? 16 : 1024;
-    if (kernels_product_open(&p, type, BENCH_DIM, n_out, rows, 1, (uint64_t)seed) != ATSI_OK)
-        return cli_fail(CLI_NO_FIT, "out of memory");
-    code = time_product(k, b, &p, 1, &prefill);
-    kernels_product_close(&p);
-    if (code == CLI_OK)
-        print_row(b, type, (double)bytes * (ref ? 64.0 : BENCH_DIM) / BENCH_DIM / decode,
-                  (double)BENCH_DIM * n_out * rows / prefill);
+    uint32_t n = 0;
+    int code = save_path != NULL ? kernels_table_save(t, save_path) : CLI_OK;
+    for (uint32_t i = 0; i < t->n; i++)
+        n += t->rows[i].slower;
+    if (code == CLI_OK && n > 0)
+        return cli_fail(CLI_SELF_TEST, "%u of %u kernels are slower than in %s", n, t->n,
+                        compare_path);
     return code;
 }
 
 static int bench(struct kernels *k)
 {
-    (void)fputs(
-        strcmp(format, "tsv") == 0
-            ? "backend\ttype\tdecode_gbps\tprefill_gmacs\n"
-            : "| backend | type | decode GB/s | prefill GMAC/s |\n| --- | --- | ---: | ---: |\n",
-        stdout);
-    return each(k, bench_cell);
+    struct kernels_backend opened[KERNELS_MAX_BACKENDS + 1];
+    struct kernels_field f = {.n = 0};
+    struct kernels_table table = {.rows = NULL}, old = {.rows = NULL};
+    struct kernels_plan plan;
+    int code = make_plan(&plan);
+    memset(opened, 0, sizeof opened);
+    if (code == CLI_OK && compare_path != NULL)
+        code = kernels_table_load(compare_path, &old);
+    if (code == CLI_OK)
+        code = open_field(k, opened, &f);
+    if (code == CLI_OK && f.n == 0)
+        code = cli_fail(CLI_NO_FIT, "no CPU backend to time; `atsinfer plugins` says why");
+    if (code == CLI_OK)
+        code = kernels_bench(&f, &plan, format, compare_path != NULL ? &old : NULL, &table);
+    if (code == CLI_OK)
+        code = finish_table(&table);
+    for (uint32_t i = 0; i <= KERNELS_MAX_BACKENDS; i++)
+        kernels_close(&opened[i]);
+    kernels_table_free(&table);
+    kernels_table_free(&old);
+    return code;
 }
 
 static int run_all(struct kernels *k)
@@ -227,13 +289,13 @@ static int run(int argc, char **argv)
         return code;
     if (n_pos > 0)
         return cli_fail(CLI_USAGE, "unexpected argument %s", argv[1]);
-    if (strcmp(format, "md") != 0 && strcmp(format, "tsv") != 0)
-        return cli_fail(CLI_USAGE, "-o %s: expected md or tsv", format);
+    if (!kernels_table_format_known(format))
+        return cli_fail(CLI_USAGE, "-o %s: expected md, csv or json", format);
     for (uint32_t t = 0; t < ATSI_TYPE_COUNT; t++)
         known = known || type_wanted(t);
     if (!known)
         return cli_fail(CLI_USAGE, "--type %s: no such weight type", type_text);
-    if (op_text != NULL && !kernels_check_known(op_text))
+    if (op_text != NULL && want_check && !kernels_check_known(op_text))
         return cli_fail(CLI_USAGE, "--op %s: no such operation", op_text);
     code = cli_runtime(&k.rt);
     if (code == CLI_OK)
@@ -245,6 +307,7 @@ static int run(int argc, char **argv)
 const struct cli_command cli_cmd_kernels = {
     .name = "kernels",
     .summary = "compare the kernels of the CPU backends: rightness and speed",
-    .usage = "atsinfer kernels [--list] [--check] [--bench] [--backend A,B] [--op O] [--type T]",
+    .usage = "atsinfer kernels [--list] [--check] [--bench] [--backend A,B] [--op O] [--type T] "
+             "[--save FILE] [--compare FILE]",
     .run = run,
 };

@@ -5,15 +5,12 @@
  * one is for users, on their machine, through the same interface that models use.  Weights are
  * tried in both layouts.
  */
-#include "cli/kernels_op.h"
+#include "cli/kernels_probe.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "panel/pack.h"
-
-#define MAX_TENSORS 9
 #define HEADS 6u
 #define KV_HEADS 2u
 #define USED 3u
@@ -21,179 +18,102 @@
 #define CELLS 40u
 #define TAPS 4u
 
-/* One operation with its tensors. */
-struct probe {
-    struct atsi_op op;
-    struct atsi_tensor t[MAX_TENSORS];
-    uint32_t n;
-    struct atsi_kv kv;
-    void *state_start; /* what the state holds before the op */
-    uint64_t random;
-    bool out_of_memory;
-};
-
-static const struct atsi_tensor *tensor(struct probe *p, uint32_t type, uint64_t ne0, uint64_t ne1,
-                                        uint64_t ne2)
-{
-    struct atsi_tensor *t = &p->t[p->n++];
-    uint64_t bytes = atsi_row_bytes(type, ne0) * ne1 * ne2;
-    *t = (struct atsi_tensor){.struct_size = sizeof *t,
-                              .type = type,
-                              .n_dims = ne2 > 1 ? 3 : (ne1 > 1 ? 2 : 1),
-                              .ne = {ne0, ne1, ne2, 1},
-                              .row_bytes = atsi_row_bytes(type, ne0),
-                              .data = aligned_alloc(64, ((size_t)bytes + 63) / 64 * 64),
-                              .name = "kernels"};
-    if (t->data == NULL)
-        p->out_of_memory = true;
-    else if (type == ATSI_TYPE_I32)
-        memset(t->data, 0, (size_t)bytes);
-    else
-        kernels_fill(type, t->data, (size_t)(ne0 * ne1 * ne2), &p->random);
-    return t;
-}
-
-/* A weight of the packed layout, of any numbers. */
-static const struct atsi_tensor *packed(struct probe *p, const struct atsi_tensor *rows)
-{
-    const struct atsi_panel_matrix m = {rows->type, rows->ne[0], rows->ne[1], rows->ne[2]};
-    struct atsi_tensor *t = &p->t[p->n];
-    (void)tensor(p, rows->type, rows->ne[0], rows->ne[1], rows->ne[2]);
-    t->layout = ATSI_LAYOUT_PANELS;
-    if (t->data != NULL && rows->data != NULL)
-        atsi_panel_convert(&m, 0, atsi_panel_parts(&m), 0, rows->data, t->data);
-    return t;
-}
-
-/* Ids or positions: value i * step % modulus + first. */
-static const struct atsi_tensor *integers(struct probe *p, uint64_t ne0, uint64_t ne1, int32_t step,
-                                          int32_t modulus, int32_t first)
-{
-    const struct atsi_tensor *t = tensor(p, ATSI_TYPE_I32, ne0, ne1, 1);
-    int32_t *x = t->data;
-    for (uint64_t i = 0; x != NULL && i < ne0 * ne1; i++)
-        x[i] = (int32_t)((int64_t)i * step % modulus) + first;
-    return t;
-}
-
-static size_t bytes_of(const struct atsi_tensor *t)
-{
-    return (size_t)(t->row_bytes * t->ne[1] * t->ne[2]);
-}
-
-static void state(struct probe *p, uint64_t ne0, uint64_t ne1, uint64_t ne2)
-{
-    const struct atsi_tensor *t = tensor(p, ATSI_TYPE_F32, ne0, ne1, ne2);
-    p->state_start = malloc(bytes_of(t));
-    if (p->state_start == NULL)
-        p->out_of_memory = true;
-    else if (t->data != NULL)
-        memcpy(p->state_start, t->data, bytes_of(t));
-    p->op.state = t;
-}
-
-static void close_probe(struct probe *p)
-{
-    for (uint32_t i = 0; i < p->n; i++)
-        free(p->t[i].data);
-    free(p->state_start);
-}
-
 /* ---------------------------------------------------------------- the operations */
-static void build_matmul(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_matmul(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     uint32_t out = 16 * rows % 67 + 13;
-    p->op.src[0] = tensor(p, ATSI_TYPE_F32, k, rows, 1);
-    p->op.weight[0] = tensor(p, type, k, out, 1);
-    p->op.weight[1] = tensor(p, ATSI_TYPE_F32, out, 1, 1);
-    p->op.dst[0] = tensor(p, ATSI_TYPE_F32, out, rows, 1);
+    p->op.src[0] = kernels_tensor(p, ATSI_TYPE_F32, k, rows, 1);
+    p->op.weight[0] = kernels_tensor(p, type, k, out, 1);
+    p->op.weight[1] = kernels_tensor(p, ATSI_TYPE_F32, out, 1, 1);
+    p->op.dst[0] = kernels_tensor(p, ATSI_TYPE_F32, out, rows, 1);
 }
 
-static void build_exact(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_exact(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     build_matmul(p, type, k, rows);
     p->op.flags = ATSI_OP_EXACT;
 }
 
-static void build_experts(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_experts(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     p->op.p.moe.n_used = USED;
-    p->op.src[0] = tensor(p, ATSI_TYPE_F32, k, rows, 1);
-    p->op.src[1] = integers(p, USED, rows, 7, EXPERTS, 0);
-    p->op.weight[0] = tensor(p, type, k, 33, EXPERTS);
-    p->op.dst[0] = tensor(p, ATSI_TYPE_F32, (uint64_t)USED * 33, rows, 1);
+    p->op.src[0] = kernels_tensor(p, ATSI_TYPE_F32, k, rows, 1);
+    p->op.src[1] = kernels_integers(p, USED, rows, 7, EXPERTS, 0);
+    p->op.weight[0] = kernels_tensor(p, type, k, 33, EXPERTS);
+    p->op.dst[0] = kernels_tensor(p, ATSI_TYPE_F32, (uint64_t)USED * 33, rows, 1);
 }
 
-static void build_embed(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_embed(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
-    p->op.src[0] = integers(p, 1, rows, 5, 17, 0);
-    p->op.weight[0] = tensor(p, type, k, 17, 1);
-    p->op.dst[0] = tensor(p, ATSI_TYPE_F32, k, rows, 1);
+    p->op.src[0] = kernels_integers(p, 1, rows, 5, 17, 0);
+    p->op.weight[0] = kernels_tensor(p, type, k, 17, 1);
+    p->op.dst[0] = kernels_tensor(p, ATSI_TYPE_F32, k, rows, 1);
 }
 
-static void build_matmul_packed(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_matmul_packed(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     build_matmul(p, type, k, rows);
-    p->op.weight[0] = packed(p, p->op.weight[0]);
+    p->op.weight[0] = kernels_packed(p, p->op.weight[0]);
 }
 
-static void build_exact_packed(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_exact_packed(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     build_exact(p, type, k, rows);
-    p->op.weight[0] = packed(p, p->op.weight[0]);
+    p->op.weight[0] = kernels_packed(p, p->op.weight[0]);
 }
 
-static void build_experts_packed(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_experts_packed(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     build_experts(p, type, k, rows);
-    p->op.weight[0] = packed(p, p->op.weight[0]);
+    p->op.weight[0] = kernels_packed(p, p->op.weight[0]);
 }
 
-static void build_embed_packed(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_embed_packed(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     build_embed(p, type, k, rows);
-    p->op.weight[0] = packed(p, p->op.weight[0]);
+    p->op.weight[0] = kernels_packed(p, p->op.weight[0]);
 }
 
-static void build_norm(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_norm(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     p->op.p.norm.eps = 1e-5F;
-    p->op.src[0] = tensor(p, type, k + 1, rows, 1);
-    p->op.weight[0] = tensor(p, type, k + 1, 1, 1);
-    p->op.dst[0] = tensor(p, type, k + 1, rows, 1);
+    p->op.src[0] = kernels_tensor(p, type, k + 1, rows, 1);
+    p->op.weight[0] = kernels_tensor(p, type, k + 1, 1, 1);
+    p->op.dst[0] = kernels_tensor(p, type, k + 1, rows, 1);
 }
 
 /* Parts of a row with other things between them. */
-static void build_norm_parts(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_norm_parts(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     p->op.p.norm.eps = 1e-6F;
     p->op.p.norm.stride = k / 2;
-    p->op.src[0] = tensor(p, type, (uint64_t)HEADS * (k / 2), rows, 1);
-    p->op.weight[0] = tensor(p, type, k / 4, 1, 1);
-    p->op.dst[0] = tensor(p, type, (uint64_t)HEADS * (k / 4), rows, 1);
+    p->op.src[0] = kernels_tensor(p, type, (uint64_t)HEADS * (k / 2), rows, 1);
+    p->op.weight[0] = kernels_tensor(p, type, k / 4, 1, 1);
+    p->op.dst[0] = kernels_tensor(p, type, (uint64_t)HEADS * (k / 4), rows, 1);
 }
 
-static void build_rope(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_rope(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     p->op.p.rope.n_head = HEADS;
     p->op.p.rope.head_dim = k / 4;
     p->op.p.rope.n_rot = k / 4 - 6;
     p->op.p.rope.mode = rows % 2 == 0 ? ATSI_ROPE_PAIRS : ATSI_ROPE_HALVES;
-    p->op.src[0] = tensor(p, type, (uint64_t)HEADS * (k / 4), rows, 1);
-    p->op.src[1] = tensor(p, type, k / 4 - 6, rows, 1);
-    p->op.dst[0] = tensor(p, type, (uint64_t)HEADS * (k / 4), rows, 1);
+    p->op.src[0] = kernels_tensor(p, type, (uint64_t)HEADS * (k / 4), rows, 1);
+    p->op.src[1] = kernels_tensor(p, type, k / 4 - 6, rows, 1);
+    p->op.dst[0] = kernels_tensor(p, type, (uint64_t)HEADS * (k / 4), rows, 1);
 }
 
-static void build_rope_table(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_rope_table(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     p->op.p.rope.magnitude = 1;
-    p->op.src[0] = integers(p, 1, rows, 100003, 1000000, 0);
-    p->op.weight[0] = tensor(p, type, k / 8, 1, 1);
-    p->op.dst[0] = tensor(p, type, k / 4, rows, 1);
+    p->op.src[0] = kernels_integers(p, 1, rows, 100003, 1000000, 0);
+    p->op.weight[0] = kernels_tensor(p, type, k / 8, 1, 1);
+    p->op.dst[0] = kernels_tensor(p, type, k / 4, rows, 1);
 }
 
 /* The last `rows` of n_kv positions, over a cache of CELLS that holds random numbers. */
-static void attention(struct probe *p, uint32_t cache, uint32_t dim, uint32_t rows, uint32_t n_kv)
+static void attention(struct kernels_probe *p, uint32_t cache, uint32_t dim, uint32_t rows,
+                      uint32_t n_kv)
 {
     const struct atsi_tensor *keys, *values;
     p->op.p.attn.n_head = HEADS;
@@ -201,68 +121,68 @@ static void attention(struct probe *p, uint32_t cache, uint32_t dim, uint32_t ro
     p->op.p.attn.head_dim_k = p->op.p.attn.head_dim_v = dim;
     p->op.p.attn.n_kv = n_kv;
     p->op.p.attn.scale = 1 / sqrtf((float)dim);
-    p->op.src[0] = tensor(p, ATSI_TYPE_F32, (uint64_t)HEADS * dim, rows, 1);
-    p->op.src[1] = tensor(p, ATSI_TYPE_F32, (uint64_t)KV_HEADS * dim, rows, 1);
-    p->op.src[2] = tensor(p, ATSI_TYPE_F32, (uint64_t)KV_HEADS * dim, rows, 1);
-    p->op.src[3] = integers(p, 1, rows, 1, (int32_t)CELLS, (int32_t)(n_kv - rows));
-    p->op.dst[0] = tensor(p, ATSI_TYPE_F32, (uint64_t)HEADS * dim, rows, 1);
-    keys = tensor(p, cache, dim, (uint64_t)KV_HEADS * CELLS, 1);
-    values = tensor(p, cache, dim, (uint64_t)KV_HEADS * CELLS, 1);
+    p->op.src[0] = kernels_tensor(p, ATSI_TYPE_F32, (uint64_t)HEADS * dim, rows, 1);
+    p->op.src[1] = kernels_tensor(p, ATSI_TYPE_F32, (uint64_t)KV_HEADS * dim, rows, 1);
+    p->op.src[2] = kernels_tensor(p, ATSI_TYPE_F32, (uint64_t)KV_HEADS * dim, rows, 1);
+    p->op.src[3] = kernels_integers(p, 1, rows, 1, (int32_t)CELLS, (int32_t)(n_kv - rows));
+    p->op.dst[0] = kernels_tensor(p, ATSI_TYPE_F32, (uint64_t)HEADS * dim, rows, 1);
+    keys = kernels_tensor(p, cache, dim, (uint64_t)KV_HEADS * CELLS, 1);
+    values = kernels_tensor(p, cache, dim, (uint64_t)KV_HEADS * CELLS, 1);
     p->kv = (struct atsi_kv){sizeof p->kv, cache, cache,      KV_HEADS,    dim,
                              dim,          CELLS, keys->data, values->data};
     p->op.kv = &p->kv;
 }
 
-static void build_attn(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_attn(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     (void)type;
     attention(p, rows % 2 == 0 ? ATSI_TYPE_F32 : ATSI_TYPE_F16, k / 4, rows, CELLS);
 }
 
-static void build_attn_q8_0(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_attn_q8_0(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     (void)type;
     attention(p, ATSI_TYPE_Q8_0, k / 4, rows, CELLS);
 }
 
 /* Sinks, and a window over a ring that begins anew inside it. */
-static void build_attn_window(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_attn_window(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     attention(p, ATSI_TYPE_F16, k / 4, rows, 2 * CELLS + 7);
     p->op.p.attn.window = CELLS + 1 - rows;
-    p->op.weight[0] = tensor(p, type, HEADS, 1, 1);
+    p->op.weight[0] = kernels_tensor(p, type, HEADS, 1, 1);
 }
 
-static void build_pair(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_pair(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
-    p->op.src[0] = tensor(p, type, k + 5, rows, 1);
-    p->op.src[1] = tensor(p, type, k + 5, rows, 1);
-    p->op.dst[0] = tensor(p, type, k + 5, rows, 1);
+    p->op.src[0] = kernels_tensor(p, type, k + 5, rows, 1);
+    p->op.src[1] = kernels_tensor(p, type, k + 5, rows, 1);
+    p->op.dst[0] = kernels_tensor(p, type, k + 5, rows, 1);
 }
 
 /* Gate and up one behind the other, for each of USED experts. */
-static void build_clamped(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_clamped(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     p->op.p.glu.kind = ATSI_GLU_CLAMPED;
     p->op.p.glu.n_group = USED;
     p->op.p.glu.alpha = 1.702F;
     p->op.p.glu.limit = 0.7F;
-    p->op.src[0] = tensor(p, type, 2 * (uint64_t)USED * (k + 5), rows, 1);
-    p->op.dst[0] = tensor(p, type, (uint64_t)USED * (k + 5), rows, 1);
+    p->op.src[0] = kernels_tensor(p, type, 2 * (uint64_t)USED * (k + 5), rows, 1);
+    p->op.dst[0] = kernels_tensor(p, type, (uint64_t)USED * (k + 5), rows, 1);
 }
 
-static void build_gate(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_gate(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     p->op.p.gate.scalar = rows % 2;
     p->op.p.gate.run = k / 4;
     p->op.p.gate.stride = k / 2;
     p->op.p.gate.offset = k / 4;
-    p->op.src[0] = tensor(p, type, (uint64_t)HEADS * (k / 4), rows, 1);
-    p->op.src[1] = tensor(p, type, (uint64_t)HEADS * (k / 2), rows, 1);
-    p->op.dst[0] = tensor(p, type, (uint64_t)HEADS * (k / 4), rows, 1);
+    p->op.src[0] = kernels_tensor(p, type, (uint64_t)HEADS * (k / 4), rows, 1);
+    p->op.src[1] = kernels_tensor(p, type, (uint64_t)HEADS * (k / 2), rows, 1);
+    p->op.dst[0] = kernels_tensor(p, type, (uint64_t)HEADS * (k / 4), rows, 1);
 }
 
-static void build_regroup(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_regroup(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     p->op.p.regroup.n_group = HEADS;
     p->op.p.regroup.stride = k;
@@ -270,22 +190,22 @@ static void build_regroup(struct probe *p, uint32_t type, uint32_t k, uint32_t r
     p->op.p.regroup.offset[0] = k / 2;
     p->op.p.regroup.len[0] = k / 2;
     p->op.p.regroup.len[1] = k / 2 - 3;
-    p->op.src[0] = tensor(p, type, (uint64_t)HEADS * k, rows, 1);
-    p->op.dst[0] = tensor(p, type, (uint64_t)HEADS * (k - 3), rows, 1);
+    p->op.src[0] = kernels_tensor(p, type, (uint64_t)HEADS * k, rows, 1);
+    p->op.dst[0] = kernels_tensor(p, type, (uint64_t)HEADS * (k - 3), rows, 1);
 }
 
-static void build_conv(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_conv(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
-    p->op.src[0] = tensor(p, type, k + 5, rows, 1);
-    p->op.weight[0] = tensor(p, type, TAPS, k + 5, 1);
-    p->op.dst[0] = tensor(p, type, k + 5, rows, 1);
-    state(p, k + 5, TAPS - 1, 1);
+    p->op.src[0] = kernels_tensor(p, type, k + 5, rows, 1);
+    p->op.weight[0] = kernels_tensor(p, type, TAPS, k + 5, 1);
+    p->op.dst[0] = kernels_tensor(p, type, k + 5, rows, 1);
+    kernels_state(p, k + 5, TAPS - 1, 1);
 }
 
-static void build_delta(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_delta(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     uint32_t dk = k / 4, dv = k / 4 - 3;
-    const struct atsi_tensor *rate = tensor(p, type, HEADS, 1, 1);
+    const struct atsi_tensor *rate = kernels_tensor(p, type, HEADS, 1, 1);
     p->op.p.delta.n_head_k = KV_HEADS;
     p->op.p.delta.n_head_v = p->op.p.delta.run = HEADS;
     p->op.p.delta.dim_k = dk;
@@ -293,31 +213,32 @@ static void build_delta(struct probe *p, uint32_t type, uint32_t k, uint32_t row
     p->op.p.delta.tiled = rows % 2;
     p->op.p.delta.alpha_offset = HEADS;
     p->op.p.delta.eps = 1e-6F;
-    p->op.src[0] = tensor(p, type, 2 * (uint64_t)KV_HEADS * dk + (uint64_t)HEADS * dv, rows, 1);
-    p->op.src[1] = p->op.src[2] = tensor(p, type, 2 * (uint64_t)HEADS, rows, 1);
+    p->op.src[0] =
+        kernels_tensor(p, type, 2 * (uint64_t)KV_HEADS * dk + (uint64_t)HEADS * dv, rows, 1);
+    p->op.src[1] = p->op.src[2] = kernels_tensor(p, type, 2 * (uint64_t)HEADS, rows, 1);
     for (uint32_t h = 0; rate->data != NULL && h < HEADS; h++)
         ((float *)rate->data)[h] = -0.1F * (float)(h + 1);
     p->op.weight[0] = rate;
-    p->op.weight[1] = tensor(p, type, HEADS, 1, 1);
-    p->op.dst[0] = tensor(p, type, (uint64_t)HEADS * dv, rows, 1);
-    state(p, dv, dk, HEADS);
+    p->op.weight[1] = kernels_tensor(p, type, HEADS, 1, 1);
+    p->op.dst[0] = kernels_tensor(p, type, (uint64_t)HEADS * dv, rows, 1);
+    kernels_state(p, dv, dk, HEADS);
 }
 
-static void build_topk(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_topk(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     p->op.p.moe.n_used = USED;
     p->op.p.moe.gating = rows % 2 == 0 ? ATSI_GATING_SOFTMAX : ATSI_GATING_SELECTED;
-    p->op.src[0] = tensor(p, type, k / 2 + 3, rows, 1);
-    p->op.dst[0] = tensor(p, ATSI_TYPE_I32, USED, rows, 1);
-    p->op.dst[1] = tensor(p, type, USED, rows, 1);
+    p->op.src[0] = kernels_tensor(p, type, k / 2 + 3, rows, 1);
+    p->op.dst[0] = kernels_tensor(p, ATSI_TYPE_I32, USED, rows, 1);
+    p->op.dst[1] = kernels_tensor(p, type, USED, rows, 1);
 }
 
-static void build_moe_sum(struct probe *p, uint32_t type, uint32_t k, uint32_t rows)
+static void build_moe_sum(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     p->op.p.moe.n_used = USED;
-    p->op.src[0] = tensor(p, type, (uint64_t)USED * (k + 3), rows, 1);
-    p->op.src[1] = tensor(p, type, USED, rows, 1);
-    p->op.dst[0] = tensor(p, type, k + 3, rows, 1);
+    p->op.src[0] = kernels_tensor(p, type, (uint64_t)USED * (k + 3), rows, 1);
+    p->op.src[1] = kernels_tensor(p, type, USED, rows, 1);
+    p->op.dst[0] = kernels_tensor(p, type, k + 3, rows, 1);
 }
 
 /* limit: largest difference allowed, in units of the result's rms.  Products differ by the order of
@@ -327,7 +248,7 @@ static const struct check {
     uint32_t kind;
     bool typed; /* for each weight type */
     double limit;
-    void (*build)(struct probe *p, uint32_t type, uint32_t k, uint32_t rows);
+    void (*build)(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows);
 } checks[] = {
     {"matmul", ATSI_OP_MATMUL, true, 1e-4, build_matmul},
     {"matmul_exact", ATSI_OP_MATMUL, true, 1e-4, build_exact},
@@ -360,7 +281,7 @@ static const struct check {
 /* Largest difference over the rms of the reference; infinite when a number is missing or NaN. */
 static double difference(const struct atsi_tensor *got, const void *want)
 {
-    size_t n = bytes_of(got) / 4;
+    size_t n = kernels_bytes_of(got) / 4;
     double worst = 0, sq = 0;
     if (got->type == ATSI_TYPE_I32)
         return memcmp(got->data, want, n * 4) == 0 ? 0 : (double)INFINITY;
@@ -376,25 +297,25 @@ static double difference(const struct atsi_tensor *got, const void *want)
 #define N_OUTPUTS 3
 
 /* The results, and the state; NULL: the op has none. */
-static const struct atsi_tensor *output(const struct probe *p, int i)
+static const struct atsi_tensor *output(const struct kernels_probe *p, int i)
 {
     return i < 2 ? p->op.dst[i] : p->op.state;
 }
 
-static int run_probe(struct kernels_backend *b, const struct probe *p, struct atsi_err *err)
+static int run_probe(struct kernels_backend *b, const struct kernels_probe *p, struct atsi_err *err)
 {
     const struct atsi_op *op = &p->op;
     for (int i = 0; i < 2; i++)
         if (op->dst[i] != NULL) /* NaN: what is not written shows */
-            memset(op->dst[i]->data, 0xff, bytes_of(op->dst[i]));
+            memset(op->dst[i]->data, 0xff, kernels_bytes_of(op->dst[i]));
     if (op->state != NULL)
-        memcpy(op->state->data, p->state_start, bytes_of(op->state));
+        memcpy(op->state->data, p->state_start, kernels_bytes_of(op->state));
     return kernels_run(b, op, err);
 }
 
 /* The op on both backends. */
-static int compare(struct kernels_backend *b, struct kernels_backend *ref, const struct probe *p,
-                   double *worst, struct atsi_err *err)
+static int compare(struct kernels_backend *b, struct kernels_backend *ref,
+                   const struct kernels_probe *p, double *worst, struct atsi_err *err)
 {
     void *want[N_OUTPUTS] = {NULL};
     int rc = run_probe(ref, p, err);
@@ -402,11 +323,11 @@ static int compare(struct kernels_backend *b, struct kernels_backend *ref, const
         const struct atsi_tensor *out = output(p, i);
         if (out == NULL)
             continue;
-        want[i] = malloc(bytes_of(out));
+        want[i] = malloc(kernels_bytes_of(out));
         if (want[i] == NULL)
             rc = atsi_fail(err, ATSI_ENOMEM, "out of memory");
         else
-            memcpy(want[i], out->data, bytes_of(out));
+            memcpy(want[i], out->data, kernels_bytes_of(out));
     }
     if (rc == ATSI_OK)
         rc = run_probe(b, p, err);
@@ -426,7 +347,8 @@ static int check_one(struct kernels_backend *b, struct kernels_backend *ref, con
     struct atsi_err err = ATSI_ERR_INIT;
     for (size_t i = 0; i < sizeof ks / sizeof ks[0]; i++)
         for (size_t j = 0; j < sizeof rows / sizeof rows[0]; j++) {
-            struct probe p = {.op = {.struct_size = sizeof p.op, .kind = c->kind}, .random = seed};
+            struct kernels_probe p = {.op = {.struct_size = sizeof p.op, .kind = c->kind},
+                                      .random = seed};
             int rc;
             p.op.n_rows = rows[j];
             c->build(&p, type, ks[i], rows[j]);
@@ -437,7 +359,7 @@ static int check_one(struct kernels_backend *b, struct kernels_backend *ref, con
             else
                 rc = compare(b, ref, &p, worst, &err);
             *n_out += rc == ATSI_OK && b->ops->supports(b->be, &p.op) == 1 ? 1 : 0;
-            close_probe(&p);
+            kernels_probe_close(&p);
             if (rc != ATSI_OK)
                 return cli_fail_status(rc, &err);
         }

@@ -30,6 +30,7 @@ int kernels_open(const struct atsi_runtime *rt, const char *name, struct kernels
         return rc;
     }
     memcpy(out->detail, props.detail, sizeof out->detail);
+    out->device_kind = props.device_kind;
     return ATSI_OK;
 }
 

@@ -19,6 +19,7 @@ struct kernels_backend {
     struct atsi_transfer *link;
     const struct atsi_channel *const *channels;
     uint32_t channel;
+    uint32_t device_kind;    /* enum atsi_device_kind */
     struct atsi_event *done; /* fired by the last work queued */
 };
 

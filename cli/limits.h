@@ -44,11 +44,12 @@ struct read_room {
     unsigned char *huge, *small; /* in 2 MiB pages where the system gives them; in 4 KiB ones */
     size_t bytes;                /* of each */
 };
-/* CLI_NO_FIT (printed) when little memory is free. */
-int read_room_open(const struct atsi_runtime *rt, struct read_room *out);
+/* CLI_NO_FIT (printed) when little memory is free.  quick: without small pages. */
+int read_room_open(const struct atsi_runtime *rt, bool quick, struct read_room *out);
 void read_room_close(struct read_room *r);
 
-/* Passes take turns through all patterns: a machine that is busy for a while treats all alike. */
+/* Passes take turns through all patterns: a machine that is busy for a while treats all alike.  In a
+ * quick room, after one pass only the fastest go on, which come first then. */
 int read_speeds_measure(const struct atsi_runtime *rt, const struct read_room *room,
                         struct read_speeds *out);
 /* "2 streams, 512-bit, prefetch 1 KiB, 2 MiB pages" */

@@ -53,19 +53,19 @@ LOOP(fma_512, TWELVE("vfmadd231ps", "zmm"))
 LOOP(fma_256, TWELVE("vfmadd231ps", "ymm"))
 
 static const struct loop {
-    enum limit_math what;
     uint64_t caps;
     const char *name;
     void (*run)(uint32_t turns);
     uint32_t macs; /* of a turn */
+    enum limit_math what;
 } loops[] = {
     /* best first */
-    {LIMIT_INT8, ATSI_CPU_AVX512VNNI, "vpdpbusd, 512-bit", dot_512, 12 * 64},
-    {LIMIT_INT8, ATSI_CPU_AVX_VNNI, "vpdpbusd, 256-bit", dot_256, 12 * 32},
-    {LIMIT_INT8, ATSI_CPU_AVX512BW, "vpmaddubsw and vpmaddwd, 512-bit", pairs_512, 6 * 64},
-    {LIMIT_INT8, ATSI_CPU_AVX2, "vpmaddubsw and vpmaddwd, 256-bit", pairs_256, 6 * 32},
-    {LIMIT_FMA, ATSI_CPU_AVX512F, "vfmadd, 512-bit", fma_512, 12 * 16},
-    {LIMIT_FMA, ATSI_CPU_AVX2 | ATSI_CPU_FMA, "vfmadd, 256-bit", fma_256, 12 * 8},
+    {ATSI_CPU_AVX512VNNI, "vpdpbusd, 512-bit", dot_512, 12 * 64, LIMIT_INT8},
+    {ATSI_CPU_AVX_VNNI, "vpdpbusd, 256-bit", dot_256, 12 * 32, LIMIT_INT8},
+    {ATSI_CPU_AVX512BW, "vpmaddubsw and vpmaddwd, 512-bit", pairs_512, 6 * 64, LIMIT_INT8},
+    {ATSI_CPU_AVX2, "vpmaddubsw and vpmaddwd, 256-bit", pairs_256, 6 * 32, LIMIT_INT8},
+    {ATSI_CPU_AVX512F, "vfmadd, 512-bit", fma_512, 12 * 16, LIMIT_FMA},
+    {ATSI_CPU_AVX2 | ATSI_CPU_FMA, "vfmadd, 256-bit", fma_256, 12 * 8, LIMIT_FMA},
 };
 
 static const struct loop *find(uint64_t cpu_caps, enum limit_math what)

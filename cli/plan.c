@@ -70,6 +70,13 @@ static uint32_t setting(const char *key)
     return n > 0 && n <= INT32_MAX ? (uint32_t)n : 0;
 }
 
+/* 0 asks for the best one. */
+static uint32_t chunk_setting(void)
+{
+    const char *v = cli_option_value("prefill.chunk");
+    return v != NULL && strcmp(v, "0") == 0 ? ATSI_CHUNK_AUTO : setting("prefill.chunk");
+}
+
 static int fill_params(struct atsi_plan_params *p, struct atsi_plan_pin *pin, char **pattern)
 {
     const struct cli_simulated *in = &cli_simulated;
@@ -77,7 +84,7 @@ static int fill_params(struct atsi_plan_params *p, struct atsi_plan_pin *pin, ch
     if (code != CLI_OK)
         return code;
     *p = (struct atsi_plan_params){.struct_size = sizeof *p,
-                                   .chunk = setting("prefill.chunk"),
+                                   .chunk = chunk_setting(),
                                    .machine = in->machine_path,
                                    .model = in->model_path,
                                    .use = use,

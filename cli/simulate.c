@@ -25,9 +25,9 @@ static const struct cli_option options[] = {
      .text = &policies},
     {.name = "--round",
      .arg = "N",
-     .help = "tokens of a prefill round, 0: the machine's",
+     .help = "tokens of a prefill round, 0: the machine's; -1: chosen",
      .integer = &chunk,
-     .min = 0,
+     .min = -1,
      .max = 65536},
     {.name = "--rounds",
      .arg = "N",
@@ -69,6 +69,16 @@ static const struct cli_option options[] = {
      .arg = "FILE",
      .help = "write the trace that --routing-skew makes",
      .text = &sim_routing_args.out},
+    {.name = "--cache-slots",
+     .arg = "N,...",
+     .help = "without --machine: hits of caches with so many slots in every layer",
+     .text = &sim_routing_args.slots},
+    {.name = "--copy-hits",
+     .arg = "N",
+     .help = "with --cache-slots: so many hits are worth one copy",
+     .real = &sim_routing_args.copy_hits,
+     .min = 0,
+     .max = 1e6},
     {.name = "--half-life",
      .arg = "TOKENS",
      .help = "after which the use of an expert counts half",
@@ -141,7 +151,7 @@ static int fill_params(struct atsi_sim_params *p)
     *p = (struct atsi_sim_params){.struct_size = sizeof *p,
                                   .machine = in->machine_path,
                                   .model = in->model_path,
-                                  .chunk = (uint32_t)chunk,
+                                  .chunk = chunk < 0 ? ATSI_CHUNK_AUTO : (uint32_t)chunk,
                                   .ctx = (uint32_t)in->ctx,
                                   .rounds = (uint32_t)rounds,
                                   .prompt = (uint32_t)in->prompt,
@@ -221,8 +231,9 @@ static int run(int argc, char **argv)
     if (format != NULL && strcmp(format, "md") != 0 && strcmp(format, "csv") != 0 &&
         strcmp(format, "json") != 0)
         return cli_fail(CLI_USAGE, "-o %.20s: expected md, csv or json", format);
-    if (sim_routing_args.out != NULL && cli_simulated.machine == NULL)
-        return sim_routing_make();
+    if (cli_simulated.machine == NULL &&
+        (sim_routing_args.out != NULL || sim_routing_args.slots != NULL))
+        return sim_routing_alone();
     code = fill_params(&p);
     if (code != CLI_OK)
         return code;

@@ -19,8 +19,8 @@ void sim_print_summary(const struct sim_row *rows, size_t n);
 
 /* ---- simulate_routing.c: expert caches on a routing trace */
 struct sim_routing_args {
-    const char *path, *skew, *out;
-    double half_life, copy_percent;
+    const char *path, *skew, *out, *slots;
+    double half_life, copy_percent, copy_hits;
 };
 extern struct sim_routing_args sim_routing_args;
 /* Reads or makes the trace and prints one table: for each size of `vram` (NULL: the machine's) each
@@ -28,7 +28,7 @@ extern struct sim_routing_args sim_routing_args;
  * Returns an exit code. */
 int sim_routing(struct atsi_sim_params *p, const char *policies, const char *vram,
                 const char *format);
-/* Only makes a trace and writes it. */
-int sim_routing_make(void);
+/* Without a machine: writes the trace that is made, and replays it with caches of some slots. */
+int sim_routing_alone(void);
 
 #endif

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct sim_routing_args sim_routing_args = {.half_life = 128, .copy_percent = 10};
+struct sim_routing_args sim_routing_args = {.half_life = 128, .copy_percent = 10, .copy_hits = 3};
 
 #define MOST_ROWS 512u
 
@@ -101,7 +101,7 @@ static int get_trace(struct atsi_routing **out)
         return rc == ATSI_OK ? CLI_OK : cli_fail_status(rc, &err);
     }
     if (sim_routing_args.skew == NULL)
-        return cli_fail(CLI_USAGE, "--routing-out needs --routing-skew");
+        return cli_fail(CLI_USAGE, "--routing or --routing-skew is needed");
     code = parse_skew(&k);
     if (code != CLI_OK)
         return code;
@@ -115,12 +115,72 @@ static int get_trace(struct atsi_routing **out)
     return cli_fail(rc == ATSI_EINVAL ? CLI_USAGE : cli_exit_code(rc), "%s", err.msg);
 }
 
-int sim_routing_make(void)
+/* ---------------------------------------------------------------- hits alone */
+static const struct {
+    const char *name;
+    uint32_t way;
+} replayed[] = {{"fade", ATSI_CACHE_POLICY},
+                {"lru", ATSI_CACHE_LRU},
+                {"lfu", ATSI_CACHE_LFU},
+                {"clairvoyant", ATSI_CACHE_CLAIRVOYANT}};
+
+static int replay_size(const struct atsi_routing *r, uint32_t n_slots)
+{
+    struct atsi_routing_info info = {.struct_size = sizeof info};
+    atsi_routing_info(r, &info);
+    (void)printf("| %u |", n_slots);
+    for (size_t k = 0; k < sizeof replayed / sizeof replayed[0]; k++) {
+        const struct atsi_replay_params p = {.struct_size = sizeof p,
+                                             .way = replayed[k].way,
+                                             .routing = r,
+                                             .half_life = sim_routing_args.half_life,
+                                             .copy_hits = sim_routing_args.copy_hits,
+                                             .n_slots = n_slots};
+        struct atsi_err err = ATSI_ERR_INIT;
+        struct atsi_replay_result out;
+        int rc = atsi_routing_replay(&p, &out, &err);
+        if (rc != ATSI_OK)
+            return cli_fail_status(rc, &err);
+        (void)printf(" %.1f (%.2f) |",
+                     100.0 * (double)out.hits / (double)(out.hits + out.misses + (out.hits == 0)),
+                     (double)out.swaps / (double)(info.n_tokens > 0 ? info.n_tokens : 1));
+    }
+    (void)printf("\n");
+    return CLI_OK;
+}
+
+/* A table of hits by slots per layer. */
+static int replay(const struct atsi_routing *r)
+{
+    struct atsi_routing_info info = {.struct_size = sizeof info};
+    char *list = strdup(sim_routing_args.slots), *save = NULL;
+    int code = list != NULL ? CLI_OK : cli_fail(CLI_RUN_ERROR, "out of memory");
+    atsi_routing_info(r, &info);
+    (void)printf("Replayed: trace \"%s\", %u layers, %" PRIu64 " tokens; half-life %g tokens, a "
+                 "copy costs %g hits\n\n| slots per layer | fade: hits %% (copies per token) | lru "
+                 "| lfu | clairvoyant |\n|---|---|---|---|---|\n",
+                 info.model, info.n_layers, info.n_tokens, sim_routing_args.half_life,
+                 sim_routing_args.copy_hits);
+    for (char *word = list != NULL ? strtok_r(list, ",", &save) : NULL;
+         word != NULL && code == CLI_OK; word = strtok_r(NULL, ",", &save)) {
+        char *end;
+        unsigned long n = strtoul(word, &end, 10);
+        code = end == word || *end != '\0' || word[0] == '-' || n > 65535
+                   ? cli_fail(CLI_USAGE, "--cache-slots: %.40s: expected numbers of 0..65535", word)
+                   : replay_size(r, (uint32_t)n);
+    }
+    free(list);
+    return code;
+}
+
+int sim_routing_alone(void)
 {
     struct atsi_routing *r = NULL;
     int code = get_trace(&r);
+    if (code == CLI_OK && sim_routing_args.slots != NULL)
+        code = replay(r);
     atsi_routing_free(r);
-    return code;
+    return code == CLI_OK ? cli_finish_stdout(CLI_OK) : code;
 }
 
 /* ---------------------------------------------------------------- simulating */
@@ -314,7 +374,10 @@ int sim_routing(struct atsi_sim_params *p, const char *policies, const char *vra
 {
     struct table *t = calloc(1, sizeof *t);
     struct atsi_routing *r = NULL;
-    int code = t != NULL ? get_trace(&r) : cli_fail(CLI_RUN_ERROR, "out of memory");
+    int code;
+    if (t == NULL)
+        return cli_fail(CLI_RUN_ERROR, "out of memory");
+    code = get_trace(&r);
     if (code == CLI_OK) {
         t->p = p;
         t->routing = r;

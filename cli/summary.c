@@ -43,6 +43,8 @@ void cli_put_accel_stats(FILE *f, const struct atsi_accel_stats *s)
     (void)fprintf(f, "plans   %" PRIu64 " made, %" PRIu64 " kept, %" PRIu64 " refused; costs %s\n",
                   s->n_made, s->n_kept, s->n_refused,
                   s->measured_costs != 0 ? "measured here" : "modelled");
+    if (s->chunk_why != NULL)
+        (void)fprintf(f, "rounds  %s\n", s->chunk_why);
     if (s->n_governed > 0)
         (void)fprintf(f, "re-planned %" PRIu64 " times, the last for %s\n", s->n_governed,
                       s->governed_why != NULL ? s->governed_why : "no reason given");

@@ -3,7 +3,7 @@
  * Choosing the CPU backend.  `backend.cpu` names one, or `auto` measures every CPU backend that
  * this CPU and OS allow and takes the fastest: instruction sets do not tell (wide vectors can be
  * slower). The result is cached per machine, thread count and plugin build, so later starts pay
- * nothing.
+ * nothing; one of a busy machine, whose kernels may have been held up by others, is not kept.
  */
 #include "core/select.h"
 
@@ -73,30 +73,48 @@ static uint32_t list_candidates(const struct atsi_runtime *rt, struct candidate 
     return n;
 }
 
-/* ---------------------------------------------------------------- the cache: "KEY NAME" */
+/* ---------------------------------------------------------------- the cache: "KEY NAME REASON" */
+#define MAX_LINE 512
+
 static bool cache_path(char *out, size_t size, bool make)
 {
     return atsi_cache_path("", "cpu_backend", make, out, size);
 }
 
-static const struct candidate *cache_read(const struct candidate *c, uint32_t n, uint64_t key)
+/* Text for people out of a file: no control characters, no more than fits. */
+static void copy_reason(const char *from, char *why, size_t size)
 {
-    char path[512], name[64];
+    size_t n = 0;
+    for (; from[n] != '\0' && from[n] != '\n' && n + 1 < size; n++)
+        why[n] = from[n] >= 0x20 && from[n] < 0x7f ? from[n] : '?';
+    why[n] = '\0';
+}
+
+static const struct candidate *cache_read(const struct candidate *c, uint32_t n, uint64_t key,
+                                          char *why, size_t size)
+{
+    char path[512], line[MAX_LINE] = "", name[64];
     unsigned long long have;
     FILE *f = cache_path(path, sizeof path, false) ? fopen(path, "re") : NULL;
     const struct candidate *found = NULL;
+    int rest = 0;
     if (f == NULL)
         return NULL;
-    if (fscanf(f, "%llx %63s", &have, name) == 2 && have == key)
+    if (fgets(line, sizeof line, f) != NULL &&
+        sscanf(line, "%llx %63s %n", &have, name, &rest) == 2 && have == key)
         for (uint32_t i = 0; i < n; i++)
             if (strcmp(c[i].name, name) == 0)
                 found = &c[i];
     (void)fclose(f);
+    if (found != NULL && line[rest] != '\0' && line[rest] != '\n')
+        copy_reason(line + rest, why, size);
+    else if (found != NULL)
+        (void)snprintf(why, size, "fastest of %u", n);
     return found;
 }
 
 /* Failing to write only costs the next start a measurement. */
-static void cache_write(const struct candidate *best, uint64_t key)
+static void cache_write(const struct candidate *best, uint64_t key, const char *why)
 {
     char path[512], temp[544];
     FILE *f;
@@ -107,7 +125,7 @@ static void cache_write(const struct candidate *best, uint64_t key)
     f = fopen(temp, "we");
     if (f == NULL)
         return;
-    good = fprintf(f, "%llx %s\n", (unsigned long long)key, best->name) > 0;
+    good = fprintf(f, "%llx %s %s\n", (unsigned long long)key, best->name, why) > 0;
     good = fclose(f) == 0 && good;
     if (!good || rename(temp, path) != 0)
         (void)unlink(temp);
@@ -116,6 +134,13 @@ static void cache_write(const struct candidate *best, uint64_t key)
 /* ---------------------------------------------------------------- choosing */
 /* Rounds go through all candidates, so that other work on the machine hits each of them alike. */
 #define ROUNDS 3
+
+/* More to run than CPUs, on average over the last minute. */
+static bool machine_busy(const struct atsi_runtime *rt)
+{
+    double load;
+    return getloadavg(&load, 1) == 1 && load > rt->topo->n_cpus;
+}
 
 static void measure_one(struct atsi_runtime *rt, struct candidate *c, uint64_t limit)
 {
@@ -166,16 +191,19 @@ static int choose_auto(struct atsi_runtime *rt, const struct candidate **out, st
     if (n == 0)
         return atsi_fail(err, ATSI_ENODEV,
                          "no CPU backend runs here; `atsinfer plugins` says why each was refused");
-    *out = cache_read(c, n, key);
-    if (*out != NULL) {
-        (void)snprintf(why, size, "fastest of %u when measured before", n);
+    *out = cache_read(c, n, key, why, size);
+    if (*out != NULL)
         return ATSI_OK;
-    }
     *out = measure_all(rt, c, n);
     if (*out == NULL)
         return atsi_fail(err, ATSI_ENODEV, "every CPU backend failed when it was measured");
     describe(c, n, *out, why, size);
-    cache_write(*out, key);
+    if (machine_busy(rt))
+        atsi_log(rt->log, ATSI_LOG_INFO, "select",
+                 "%s, measured while the machine was busy: it will be measured again next time",
+                 (*out)->name);
+    else
+        cache_write(*out, key, why);
     return ATSI_OK;
 }
 

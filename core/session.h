@@ -13,6 +13,7 @@ struct atsi_session {
     struct atsi_model *model;   /* [borrowed] */
     const struct atsi_graph *g; /* [borrowed from the model] */
     uint32_t n_ctx, chunk, out_rows;
+    bool chunk_free; /* nobody said how large: with an accelerator it is chosen */
     uint32_t type_k, type_v;
 
     const char *backend_name;
@@ -55,6 +56,7 @@ struct atsi_session {
     atsi_span_fn *spans;
     void *spans_ctx;
     struct atsi_accel_stats accel_stats;
+    char chunk_why[256]; /* what accel_stats.chunk_why points to */
 };
 
 /* session_plan.c: sizes. */
@@ -62,6 +64,8 @@ struct atsi_session {
  * bytes. */
 int atsi_session_measure(struct atsi_session *s, const struct atsi_session_params *p,
                          struct atsi_err *err);
+/* Other prefill rounds, before there is memory for any. */
+int atsi_session_set_chunk(struct atsi_session *s, uint32_t chunk, struct atsi_err *err);
 /* Says before anything is allocated when it cannot fit, with the numbers and the smallest remedy.
  */
 int atsi_session_check_fit(const struct atsi_session *s, struct atsi_err *err);

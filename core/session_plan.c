@@ -6,6 +6,7 @@
 #include "core/session.h"
 
 #include "core/memory.h"
+#include "core/round/chunk.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -44,9 +45,11 @@ static int choose_sizes(struct atsi_session *s, const struct atsi_session_params
                          (long long)ctx, INT32_MAX);
     s->n_ctx = (uint32_t)ctx;
     s->chunk = p->chunk != 0 ? p->chunk : (uint32_t)atsi_conf_int(c, "prefill.chunk");
+    s->chunk_free = s->chunk == 0;
+    if (s->chunk_free)
+        s->chunk = ATSI_CHUNK_USUAL;
     if (s->chunk > s->n_ctx)
         s->chunk = s->n_ctx;
-    s->out_rows = s->chunk < OUT_ROWS ? s->chunk : OUT_ROWS;
     s->type_k = p->type_k != ATSI_TYPE_COUNT ? p->type_k : kv_type(atsi_conf_get(c, "kv.type_k"));
     s->type_v = p->type_v != ATSI_TYPE_COUNT ? p->type_v : kv_type(atsi_conf_get(c, "kv.type_v"));
     if (!is_kv_type(s->type_k) || !is_kv_type(s->type_v))
@@ -161,6 +164,15 @@ int atsi_session_check_fit(const struct atsi_session *s, struct atsi_err *err)
         weights, kv, compute, need, have);
 }
 
+int atsi_session_set_chunk(struct atsi_session *s, uint32_t chunk, struct atsi_err *err)
+{
+    int rc;
+    s->chunk = chunk;
+    s->out_rows = chunk < OUT_ROWS ? chunk : OUT_ROWS;
+    rc = atsi_values_place(s->g, s->chunk, s->out_rows, s->places, &s->arena_bytes, err);
+    return rc == ATSI_OK ? kv_total(s, err) : rc;
+}
+
 int atsi_session_measure(struct atsi_session *s, const struct atsi_session_params *p,
                          struct atsi_err *err)
 {
@@ -172,9 +184,7 @@ int atsi_session_measure(struct atsi_session *s, const struct atsi_session_param
     s->places = calloc(s->g->n_values, sizeof *s->places);
     if (s->places == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "out of memory planning %u values", s->g->n_values);
-    rc = atsi_values_place(s->g, s->chunk, s->out_rows, s->places, &s->arena_bytes, err);
-    if (rc == ATSI_OK)
-        rc = kv_total(s, err);
+    rc = atsi_session_set_chunk(s, s->chunk, err);
     return rc == ATSI_OK ? states_total(s, err) : rc;
 }
 

@@ -44,7 +44,8 @@ results=$out/results.jsonl log=$out/log.txt
 : >"$log"
 work=$(mktemp -d "${TMPDIR:-/tmp}/device_check.XXXXXX")
 memory=$work # where models lie
-if [ -d /dev/shm ] && [ -w /dev/shm ] && [ "$dry" = 0 ]; then
+shm_kib=$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }')
+if [ -w /dev/shm ] && [ "${shm_kib:-0}" -gt $((20 << 20)) ] && [ "$dry" = 0 ]; then
   memory=$(mktemp -d /dev/shm/device_check.XXXXXX)
 fi
 trap 'rm -rf "$work" "$memory"' EXIT

@@ -121,6 +121,7 @@ if ! { grep '\.cu$' "$list" || true; grep -v '\.cu$' "$list"; } |
   exit 1
 fi
 
+rm -f "$out/bin/ceilings.log"
 plugin() { # NAME LINKER GROUPS LIBRARIES...
   local name=$1 ld=$2 groups=$3 group files=()
   shift 3

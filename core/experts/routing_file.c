@@ -86,7 +86,7 @@ static int begin(struct reader *r)
     int rc = atsi_routing_new(r->model, r->layers, r->n_layers, &r->r, &why);
     if (rc == ATSI_EINVAL)
         return bad(r, why.msg);
-    if (rc != ATSI_OK)
+    if (rc != ATSI_OK || r->r == NULL)
         return atsi_fail(r->err, rc, "%s", why.msg);
     r->ids = malloc((size_t)r->r->n_used * sizeof *r->ids);
     return r->ids != NULL
@@ -98,7 +98,7 @@ static int read_token(struct reader *r, uint32_t phase)
 {
     struct atsi_err why = ATSI_ERR_INIT;
     int rc = r->r == NULL ? begin(r) : ATSI_OK;
-    if (rc != ATSI_OK)
+    if (rc != ATSI_OK || r->r == NULL)
         return rc;
     for (uint32_t k = 0; k < r->r->n_used; k++) {
         uint32_t id;

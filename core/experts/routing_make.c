@@ -98,6 +98,7 @@ static void choose(struct maker *m, uint32_t layer, bool first_token)
         ids[k] = rank[r];
         m->taken[rank[r]] = 1;
     }
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): close_maker() frees all of a maker's memory */
     for (uint32_t k = 0; k < used; k++)
         m->taken[ids[k]] = 0;
 }
@@ -175,6 +176,36 @@ static int open_trace(const struct atsi_routing_skew *p, struct atsi_routing **o
     return atsi_routing_new(name, layers, p->n_layers, out, err);
 }
 
+static int open_maker(struct maker *m, struct atsi_err *err)
+{
+    const struct atsi_routing_skew *p = m->p;
+    m->below = calloc((size_t)p->n_experts + 1, sizeof *m->below);
+    m->rank = calloc((size_t)p->n_layers * p->n_experts, sizeof *m->rank);
+    m->due = calloc(p->n_layers, sizeof *m->due);
+    m->ids = calloc((size_t)p->n_layers * p->n_used, sizeof *m->ids);
+    m->ranks = calloc(p->n_used, sizeof *m->ranks);
+    m->ranks_before = calloc(p->n_used, sizeof *m->ranks_before);
+    m->taken = calloc(p->n_experts, 1);
+    if (m->below == NULL || m->rank == NULL || m->due == NULL || m->ids == NULL ||
+        m->ranks == NULL || m->ranks_before == NULL || m->taken == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory making a trace");
+    for (uint32_t k = 0; k < p->n_experts; k++)
+        m->below[k + 1] = m->below[k] + pow((double)k + 1, -p->zipf);
+    shuffle(m);
+    return ATSI_OK;
+}
+
+static void close_maker(struct maker *m)
+{
+    free(m->below);
+    free(m->rank);
+    free(m->due);
+    free(m->ids);
+    free(m->ranks);
+    free(m->ranks_before);
+    free(m->taken);
+}
+
 int atsi_routing_generate(const struct atsi_routing_skew *p, struct atsi_routing **out,
                           struct atsi_err *err)
 {
@@ -184,31 +215,11 @@ int atsi_routing_generate(const struct atsi_routing_skew *p, struct atsi_routing
     *out = NULL;
     if (rc == ATSI_OK)
         rc = open_trace(p, &r, err);
-    if (rc != ATSI_OK)
-        return rc;
-    m.below = calloc((size_t)p->n_experts + 1, sizeof *m.below);
-    m.rank = calloc((size_t)p->n_layers * p->n_experts, sizeof *m.rank);
-    m.due = calloc(p->n_layers, sizeof *m.due);
-    m.ids = calloc((size_t)p->n_layers * p->n_used, sizeof *m.ids);
-    m.ranks = calloc(p->n_used, sizeof *m.ranks);
-    m.ranks_before = calloc(p->n_used, sizeof *m.ranks_before);
-    m.taken = calloc(p->n_experts, 1);
-    if (m.below != NULL && m.rank != NULL && m.due != NULL && m.ids != NULL && m.ranks != NULL &&
-        m.ranks_before != NULL && m.taken != NULL) {
-        for (uint32_t k = 0; k < p->n_experts; k++)
-            m.below[k + 1] = m.below[k] + pow((double)k + 1, -p->zipf);
-        shuffle(&m);
+    if (rc == ATSI_OK)
+        rc = open_maker(&m, err);
+    if (rc == ATSI_OK)
         rc = make_tokens(&m, r, err);
-    } else {
-        rc = atsi_fail(err, ATSI_ENOMEM, "out of memory making a trace");
-    }
-    free(m.below);
-    free(m.rank);
-    free(m.due);
-    free(m.ids);
-    free(m.ranks);
-    free(m.ranks_before);
-    free(m.taken);
+    close_maker(&m);
     if (rc == ATSI_OK)
         *out = r;
     else

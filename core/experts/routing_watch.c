@@ -89,7 +89,7 @@ static int end_round(struct atsi_routing_watch *w)
         n = w->layers[l].n < n ? w->layers[l].n : n;
         most = w->layers[l].n > most ? w->layers[l].n : most;
     }
-    for (uint32_t t = 0; t < n && rc == ATSI_OK; t++) {
+    for (uint32_t t = 0; t < n && rc == ATSI_OK && w->r != NULL; t++) {
         for (uint32_t l = 0; l < w->n_layers; l++) {
             const struct watched *x = &w->layers[l];
             uint32_t k = x->layer.n_used;
@@ -154,9 +154,9 @@ void atsi_routing_watch(void *ctx, const struct atsi_op *op)
         return;
     w->rc = find_layer(w, op, &x);
     /* The output part of a round comes in pieces: the last layer again, without the others. */
-    if (w->rc == ATSI_OK && x == &w->layers[0] && x->n > 0)
+    if (w->rc == ATSI_OK && x == &w->layers[0] && w->layers[0].n > 0)
         w->rc = end_round(w);
-    if (w->rc == ATSI_OK)
+    if (w->rc == ATSI_OK && x != NULL)
         w->rc = keep_rows(w, x, op);
 }
 
@@ -170,7 +170,7 @@ int atsi_routing_watch_take(struct atsi_routing_watch *w, const char *model,
                          "no router chose experts: this model has none, or nothing was computed");
     if (rc == ATSI_OK)
         rc = end_round(w);
-    if (rc != ATSI_OK) {
+    if (rc != ATSI_OK || w->r == NULL) {
         atsi_routing_free(w->r);
         (void)atsi_fail(err, rc, "%s", w->why.msg);
     } else {

@@ -73,6 +73,7 @@ void atsi_hybrid_close(struct atsi_hybrid *h)
     atsi_governor_close(h->governor);
     atsi_accel_stop(&h->a);
     atsi_hybrid_undo(h);
+    atsi_hybrid_save_experts(h);
     atsi_costs_free(h->costs.table);
     atsi_accel_close(&h->a);
     free(h);
@@ -96,6 +97,8 @@ static int begin_weights(struct atsi_hybrid *h, struct atsi_err *err)
     int rc = ATSI_OK;
     if (h->begun && atsi_weights_waiting(h->weights)) {
         rc = atsi_exec_settle(atsi_rounds_exec(h->rounds), err);
+        if (rc == ATSI_OK && h->experts != NULL)
+            rc = atsi_experts_settle(h->experts, err);
         if (rc != ATSI_OK)
             return rc;
         atsi_weights_end(h->weights);
@@ -142,6 +145,10 @@ int atsi_hybrid_round(struct atsi_hybrid *h, const struct atsi_hybrid_round *r,
     atsi_values_set_rows(&h->values, r->rows, r->out_first, r->out_n);
     fill_inputs(h, r);
     atsi_source_begin(h->source, phase, h->s->n_past + r->rows);
+    if (h->experts != NULL && phase == ATSI_PHASE_DECODE)
+        rc = atsi_experts_begin(h->experts, h->last_round_ns, err);
+    if (rc != ATSI_OK)
+        return rc;
     measured = is_measured(h, h->n_rounds);
     atsi_exec_measure(atsi_rounds_exec(h->rounds), measured, is_measured(h, h->n_rounds + 1));
     rc = atsi_rounds_step(h->rounds, phase, r->rows, h->s->n_past, r->left, &res, err);
@@ -150,6 +157,8 @@ int atsi_hybrid_round(struct atsi_hybrid *h, const struct atsi_hybrid_round *r,
     if (rc != ATSI_OK)
         return rc;
     h->n_replans += !res.kept;
+    if (phase == ATSI_PHASE_DECODE)
+        h->last_round_ns = res.ns;
     atsi_governor_round(h->governor);
     atsi_hybrid_see(h, phase, r->rows, measured, &res);
     return ATSI_OK;

@@ -3,7 +3,9 @@
 #ifndef ATSI_CORE_HYBRID_INSIDE_H
 #define ATSI_CORE_HYBRID_INSIDE_H
 
+#include "core/experts/stats.h"
 #include "core/govern/governor.h"
+#include "core/hybrid/experts.h"
 #include "core/hybrid/hybrid.h"
 #include "core/hybrid/question.h"
 #include "core/round/probe.h"
@@ -33,11 +35,18 @@ struct atsi_hybrid {
     bool pinned;       /* this session pinned the weights */
     bool begun;        /* inside atsi_weights_begin() .. end() */
     uint64_t version;  /* of the weights that operations are bound to */
+    bool chunk_chosen;
     uint64_t n_rounds;
     uint32_t n_replans;
     struct atsi_source_counts seen; /* what the session's statistics have of `source` */
     uint32_t refused_seen;          /* and of `rounds` */
     struct atsi_governor *governor; /* NULL: nobody watches */
+    struct atsi_experts *experts;   /* NULL: the placement has no caches of experts */
+    struct atsi_expert_stats stats; /* what is known of who is chosen */
+    bool stats_read;
+    const float **uses;     /* [n_items] of the question: into `sorted` */
+    float *sorted;          /* scores of each layer, most first */
+    uint64_t last_round_ns; /* of the last decode round */
 };
 
 /* Everything but the devices, in the order things depend on each other; again with less when the
@@ -51,12 +60,32 @@ int atsi_hybrid_plan_again(struct atsi_hybrid *h, struct atsi_err *err);
 int atsi_hybrid_fill_region(struct atsi_hybrid *h, struct atsi_region_change *change,
                             struct atsi_err *err);
 
+/* chunk.c: the size of prefill rounds, where it is free: with which requests are shortest.  Items
+ * and operations are there, of the usual size.  1: another size than now was taken. */
+int atsi_hybrid_choose_chunk(struct atsi_hybrid *h, struct atsi_err *err);
+/* setup.c, for chunk.c */
+int atsi_hybrid_make_budget(struct atsi_hybrid *h, struct atsi_err *err);
+struct atsi_hybrid_ask atsi_hybrid_ask_of(struct atsi_hybrid *h);
+int atsi_hybrid_find_policy(const struct atsi_hybrid *h, const char *key, bool required,
+                            struct atsi_policy_use *out, struct atsi_err *err);
+
 /* again.c: before a round; takes up a budget that was changed since the last one. */
 int atsi_hybrid_follow_budget(struct atsi_hybrid *h, struct atsi_err *err);
 /* The log's line about what lives where. */
 void atsi_hybrid_report(const struct atsi_hybrid *h);
 /* Pins what may move; again when weights have other addresses.  Nothing is on the move. */
 void atsi_hybrid_pin(struct atsi_hybrid *h);
+
+/* caches.c: caches of experts.  Before the question is asked: whether there may be any, and what is
+ * known of the model's choices. */
+int atsi_hybrid_ask_experts(struct atsi_hybrid *h, struct atsi_err *err);
+/* The placement is known. */
+int atsi_hybrid_open_experts(struct atsi_hybrid *h, const struct atsi_policy_use *placed_by,
+                             struct atsi_err *err);
+/* What was learned is kept for the next question. */
+void atsi_hybrid_close_experts(struct atsi_hybrid *h);
+/* The session ends: what was learned is saved. */
+void atsi_hybrid_save_experts(struct atsi_hybrid *h);
 
 /* watch.c: the governor of a session (power.watch). */
 void atsi_hybrid_watch(struct atsi_hybrid *h);

@@ -57,10 +57,12 @@ static const struct atsi_machine middling = {.name = "typical",
                                              .rlat_us = 15,
                                              .gap_us = 200};
 
-static struct atsi_conditions conditions(const struct atsi_session *s, uint32_t phase)
+static struct atsi_conditions conditions(const struct atsi_hybrid_ask *a, uint32_t phase)
 {
+    const struct atsi_session *s = a->s;
+    uint32_t tokens = a->tokens != 0 ? a->tokens : s->chunk;
     const struct atsi_live_governed *now = atsi_live_governed(s->live);
-    return (struct atsi_conditions){.tokens = phase == ATSI_PHASE_PREFILL ? s->chunk : 1,
+    return (struct atsi_conditions){.tokens = phase == ATSI_PHASE_PREFILL ? tokens : 1,
                                     .ctx = phase == ATSI_PHASE_PREFILL ? 0 : s->n_ctx / 4,
                                     .ctx_max = s->n_ctx,
                                     .contention = true,
@@ -70,7 +72,7 @@ static struct atsi_conditions conditions(const struct atsi_session *s, uint32_t 
 }
 
 /* policy.mix = PROMPT:GENERATED */
-static int read_mix(const struct atsi_conf *c, uint32_t *prompt, uint32_t *generated,
+int atsi_hybrid_mix(const struct atsi_conf *c, uint32_t *prompt, uint32_t *generated,
                     struct atsi_err *err)
 {
     const char *text = atsi_conf_get(c, "policy.mix");
@@ -193,12 +195,12 @@ int atsi_hybrid_question(const struct atsi_hybrid_ask *a, struct atsi_question *
 {
     static const uint32_t undisturbed[ATSI_N_CLASSES] = {1000, 1000, 1000, 1000};
     struct atsi_question_params p = {
-        .phase = {conditions(a->s, ATSI_PHASE_PREFILL), conditions(a->s, ATSI_PHASE_DECODE)},
+        .phase = {conditions(a, ATSI_PHASE_PREFILL), conditions(a, ATSI_PHASE_DECODE)},
         .vram_bytes = a->budget->slots + a->budget->place,
         .temp_bytes = a->budget->slots,
         .max_slots = a->budget->max_slots,
         .n_vocab = a->s->g->n_vocab};
-    int rc = read_mix(a->s->rt->conf, &p.mix_prompt, &p.mix_generated, err);
+    int rc = atsi_hybrid_mix(a->s->rt->conf, &p.mix_prompt, &p.mix_generated, err);
     *out = NULL;
     if (rc == ATSI_OK)
         rc = ask(a, &p, out, err);
@@ -209,5 +211,20 @@ int atsi_hybrid_question(const struct atsi_hybrid_ask *a, struct atsi_question *
     if (!a->budget->caches_counted)
         forget_caches(a->items);
     atsi_question_slow(*out, undisturbed);
+    return ATSI_OK;
+}
+
+int atsi_hybrid_price(const struct atsi_hybrid_ask *a, struct atsi_question *q, uint32_t phase,
+                      struct atsi_err *err)
+{
+    struct atsi_question *now = NULL;
+    size_t n = q->items->n;
+    int rc = atsi_hybrid_question(a, &now, err);
+    if (rc != ATSI_OK)
+        return rc;
+    memcpy(q->cost[phase], now->cost[phase], ATSI_N_DEVICES * n * sizeof *q->cost[phase]);
+    memcpy(q->touched[phase], now->touched[phase], n * sizeof *q->touched[phase]);
+    q->link[phase] = now->link[phase];
+    atsi_question_free(now);
     return ATSI_OK;
 }

@@ -21,9 +21,13 @@ struct atsi_hybrid_ask {
     struct atsi_items *items;
     const struct atsi_source *source; /* sizes of slots */
     const struct atsi_budget *budget;
-    bool panels; /* weights will be packed */
+    bool panels;     /* weights will be packed */
+    uint32_t tokens; /* of prefill rounds; 0: whole ones */
 };
 
+/* Tokens of the request that policies are to make short: policy.mix.  ATSI_ECONF. */
+int atsi_hybrid_mix(const struct atsi_conf *c, uint32_t *prompt, uint32_t *generated,
+                    struct atsi_err *err);
 /* Items that cannot run on the accelerator are pinned to the host; kv.device and the user's rules
  * pin others.  ATSI_ECONF: a malformed rule. */
 int atsi_hybrid_pin_items(const struct atsi_hybrid_ask *a, struct atsi_err *err);
@@ -32,5 +36,8 @@ int atsi_hybrid_pin_items(const struct atsi_hybrid_ask *a, struct atsi_err *err)
  * before the costs are]  slot_bytes and slot_depth are those of the real slots. */
 int atsi_hybrid_question(const struct atsi_hybrid_ask *a, struct atsi_question **out,
                          struct atsi_err *err);
+/* Costs of a phase of q, made by the function above, for rounds of a->tokens.  Slots stay. */
+int atsi_hybrid_price(const struct atsi_hybrid_ask *a, struct atsi_question *q, uint32_t phase,
+                      struct atsi_err *err);
 
 #endif

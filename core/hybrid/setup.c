@@ -71,7 +71,7 @@ static uint32_t out_rows(const struct atsi_session *s)
     return rows < s->chunk ? (uint32_t)rows : s->chunk;
 }
 
-static int make_budget(struct atsi_hybrid *h, struct atsi_err *err)
+int atsi_hybrid_make_budget(struct atsi_hybrid *h, struct atsi_err *err)
 {
     size_t compute = 0;
     int rc;
@@ -142,7 +142,7 @@ static int make_source(struct atsi_hybrid *h, struct atsi_err *err)
     return ATSI_OK;
 }
 
-static struct atsi_hybrid_ask question_of(struct atsi_hybrid *h)
+struct atsi_hybrid_ask atsi_hybrid_ask_of(struct atsi_hybrid *h)
 {
     struct atsi_hybrid_ask a = {.s = h->s,
                                 .accel = &h->a,
@@ -164,8 +164,8 @@ static void say(void *ctx, const char *text)
 }
 
 /* The policy a key names, or, when empty, policy.name's. */
-static int find_policy(const struct atsi_hybrid *h, const char *key, bool required,
-                       struct atsi_policy_use *out, struct atsi_err *err)
+int atsi_hybrid_find_policy(const struct atsi_hybrid *h, const char *key, bool required,
+                            struct atsi_policy_use *out, struct atsi_err *err)
 {
     const struct atsi_conf *c = h->s->rt->conf;
     out->name = atsi_conf_get(c, key);
@@ -197,29 +197,43 @@ static const struct atsi_probe *open_probes(struct atsi_hybrid *h)
     return NULL;
 }
 
+static int price(void *ctx, struct atsi_question *q, uint32_t phase, uint32_t tokens,
+                 struct atsi_err *err)
+{
+    struct atsi_hybrid_ask a = atsi_hybrid_ask_of(ctx);
+    a.tokens = tokens;
+    return atsi_hybrid_price(&a, q, phase, err);
+}
+
 static int open_rounds(struct atsi_hybrid *h, struct atsi_err *err)
 {
     const struct atsi_conf *c = h->s->rt->conf;
-    struct atsi_hybrid_ask a = question_of(h);
+    struct atsi_hybrid_ask a = atsi_hybrid_ask_of(h);
     struct atsi_rounds_params p = {.time_limit_ns =
                                        (uint64_t)atsi_conf_int(c, "policy.time_limit") * 1000,
                                    .dynamic = atsi_conf_bool(c, "transfer.dynamic"),
                                    .lazy = true,
                                    .background = true,
                                    .say = say,
-                                   .say_ctx = h};
+                                   .say_ctx = h,
+                                   .price = price,
+                                   .price_ctx = h};
     struct atsi_rounds_work w = {.source = {atsi_source_get(h->source), atsi_source_get(h->source)},
                                  .in_bytes = {h->in_bytes, h->in_bytes}};
-    int rc = find_policy(h, "policy.place", true, &p.place, err);
+    int rc = atsi_hybrid_find_policy(h, "policy.place", true, &p.place, err);
     if (rc == ATSI_OK)
-        rc = find_policy(h, "policy.schedule", true, &p.schedule, err);
+        rc = atsi_hybrid_find_policy(h, "policy.schedule", true, &p.schedule, err);
     if (rc == ATSI_OK)
-        rc = find_policy(h, "policy.fallback", false, &p.fallback, err);
+        rc = atsi_hybrid_find_policy(h, "policy.fallback", false, &p.fallback, err);
     if (rc == ATSI_OK)
         rc = atsi_hybrid_question(&a, &h->question, err);
     if (rc == ATSI_OK)
+        rc = atsi_hybrid_ask_experts(h, err);
+    if (rc == ATSI_OK)
         p.probe = open_probes(h);
-    return rc == ATSI_OK ? atsi_rounds_open(h->question, &h->a.d, &w, &p, &h->rounds, err) : rc;
+    if (rc == ATSI_OK)
+        rc = atsi_rounds_open(h->question, &h->a.d, &w, &p, &h->rounds, err);
+    return rc == ATSI_OK ? atsi_hybrid_open_experts(h, &p.place, err) : rc;
 }
 
 /* ---------------------------------------------------------------- memory */
@@ -286,6 +300,7 @@ static int take_memory(struct atsi_hybrid *h, struct atsi_err *err)
 
 static void close_rounds(struct atsi_hybrid *h)
 {
+    atsi_hybrid_close_experts(h);
     atsi_rounds_close(h->rounds);
     h->rounds = NULL;
     h->refused_seen = 0;
@@ -418,24 +433,35 @@ void atsi_hybrid_pin(struct atsi_hybrid *h)
 
 static int check_items(struct atsi_hybrid *h, struct atsi_err *err)
 {
-    struct atsi_hybrid_ask a = question_of(h);
+    struct atsi_hybrid_ask a = atsi_hybrid_ask_of(h);
     struct atsi_plan_memory memory;
     int rc = atsi_hybrid_pin_items(&a, err);
     return rc == ATSI_OK ? atsi_budget_check(&h->budget, h->items, h->s->n_ctx, 0, &memory, err)
                          : rc;
 }
 
-int atsi_hybrid_setup(struct atsi_hybrid *h, struct atsi_err *err)
+/* All that is on the host, and the activations. */
+static int make_all(struct atsi_hybrid *h, struct atsi_err *err)
 {
-    int rc = make_budget(h, err);
+    int rc = atsi_hybrid_make_budget(h, err);
     if (rc == ATSI_OK)
         rc = make_items(h, err);
     if (rc == ATSI_OK)
         rc = open_values(h, err);
     if (rc == ATSI_OK)
         rc = make_source(h, err);
+    return rc == ATSI_OK ? check_items(h, err) : rc;
+}
+
+int atsi_hybrid_setup(struct atsi_hybrid *h, struct atsi_err *err)
+{
+    int rc = make_all(h, err);
     if (rc == ATSI_OK)
-        rc = check_items(h, err);
+        rc = atsi_hybrid_choose_chunk(h, err);
+    if (rc == 1) { /* with rounds of another size */
+        atsi_hybrid_undo(h);
+        rc = make_all(h, err);
+    }
     if (rc == ATSI_OK && h->a.by_kernel)
         atsi_hybrid_pin(h);
     if (rc == ATSI_OK)
@@ -491,7 +517,7 @@ int atsi_hybrid_plan_again(struct atsi_hybrid *h, struct atsi_err *err)
         h->a.props.mem_free_bytes += held(h);
     close_rounds(h);
     close_items(h);
-    rc = make_budget(h, err);
+    rc = atsi_hybrid_make_budget(h, err);
     if (rc == ATSI_OK) {
         keep_tiles(&h->budget, tile);
         atsi_values_most_rows(&h->values);

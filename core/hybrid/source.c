@@ -486,6 +486,11 @@ static void set_rows(struct atsi_source *src)
     }
 }
 
+void atsi_source_use_experts(struct atsi_source *src, struct atsi_experts *x)
+{
+    src->experts = x;
+}
+
 void atsi_source_begin(struct atsi_source *src, uint32_t phase, uint32_t n_kv)
 {
     src->stamp += src->phase != phase;

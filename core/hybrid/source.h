@@ -47,6 +47,9 @@ uint64_t atsi_source_slot_bytes(const struct atsi_source *src, uint32_t item, ui
 
 /* Weights are where `region` (NULL: nowhere) and the host have them now. */
 void atsi_source_bind(struct atsi_source *src, const struct atsi_region *region);
+/* From now on decode rounds use these caches of experts; NULL: none.  [borrowed] */
+struct atsi_experts;
+void atsi_source_use_experts(struct atsi_source *src, struct atsi_experts *x);
 /* A round begins; rows and windows were set in the values. */
 void atsi_source_begin(struct atsi_source *src, uint32_t phase, uint32_t n_kv);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The executor's questions to the source, answered for real devices. */
+#include "core/hybrid/experts.h"
 #include "core/hybrid/source_inside.h"
 
 #include <stdlib.h>
@@ -98,7 +99,11 @@ static int run(void *ctx, const struct atsi_plan *plan, uint32_t s, int32_t slot
         mix(&split->graph_key, (uint32_t)slot);
         split->graph_key |= split->graph_key == 0;
     }
-    return slot >= 0 ? point_to_slot(src, step->first, (uint32_t)slot, err) : ATSI_OK;
+    if (slot >= 0)
+        return point_to_slot(src, step->first, (uint32_t)slot, err);
+    return src->experts != NULL
+               ? atsi_experts_run(src->experts, plan, s, src->ptrs + step->list, err)
+               : ATSI_OK;
 }
 
 static int before(void *ctx, const struct atsi_plan *plan, uint32_t s, struct atsi_err *err)
@@ -115,7 +120,7 @@ static int before(void *ctx, const struct atsi_plan *plan, uint32_t s, struct at
                 return rc;
         }
     }
-    return ATSI_OK;
+    return src->experts != NULL ? atsi_experts_before(src->experts, plan, s, err) : ATSI_OK;
 }
 
 /* ---------------------------------------------------------------- copies of activations */
@@ -210,6 +215,11 @@ static int after(void *ctx, const struct atsi_plan *plan, uint32_t s, struct ats
                                          err);
         atsi_values_all_read(src->p.values); /* it was waited for, and the queue is in order */
         return ATSI_OK;
+    }
+    if (src->experts != NULL) {
+        int rc = atsi_experts_after(src->experts, plan, s, err);
+        if (rc != ATSI_OK)
+            return rc;
     }
     r = &src->routers[last]; /* a router that is waited for ends its split */
     if (!r->is || src->phase != ATSI_PHASE_DECODE)

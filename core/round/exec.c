@@ -54,7 +54,7 @@ struct walk {
     const struct atsi_exec_source *src;
     bool keeps;
     uint32_t next_move; /* of the plan; beyond its end: of the next round */
-    uint32_t n_ops;
+    int64_t coming;     /* COPY step to the host that was not waited for yet; -1: none */
     struct atsi_err *err;
 };
 
@@ -349,16 +349,37 @@ static int queue_copy(struct walk *w, struct atsi_copyv *req)
                               w->err);
 }
 
+/* The host has what was copied to it.  Copies are in order: the last one says it for all. */
+static int arrived(struct walk *w)
+{
+    uint32_t s = (uint32_t)w->coming;
+    int rc;
+    if (w->coming < 0)
+        return ATSI_OK;
+    w->coming = -1;
+    rc = wait_for(w, w->x->step_event[s]);
+    if (rc == ATSI_OK && w->src->after != NULL)
+        rc = w->src->after(w->src->ctx, w->plan, s, w->x->step_event[s], w->err);
+    return rc;
+}
+
 static int copy_step(struct walk *w, uint32_t s)
 {
     struct atsi_exec *x = w->x;
+    bool to_host = w->plan->steps[s].device == ATSI_DEVICE_HOST;
     struct atsi_copyv req = {.struct_size = sizeof req,
                              .signal = x->step_event[s],
                              .copy_ns = x->unmeasured ? NULL : &x->copy_ns[s]};
-    int rc = w->src->copy(w->src->ctx, w->plan, s, &req, w->err);
+    int rc = to_host ? ATSI_OK : arrived(w);
+    if (rc == ATSI_OK)
+        rc = w->src->copy(w->src->ctx, w->plan, s, &req, w->err);
     if (rc == ATSI_OK)
         rc = queue_copy(w, &req);
-    if (rc == ATSI_OK && (w->plan->steps[s].device == ATSI_DEVICE_HOST || x->d.wait_each))
+    if (to_host) { /* waited for when the host reads it */
+        w->coming = s;
+        return rc == ATSI_OK && x->d.wait_each ? arrived(w) : rc;
+    }
+    if (rc == ATSI_OK && x->d.wait_each)
         rc = wait_for(w, x->step_event[s]);
     if (rc == ATSI_OK && w->src->after != NULL)
         rc = w->src->after(w->src->ctx, w->plan, s, req.signal, w->err);
@@ -424,12 +445,13 @@ static int run_step(struct walk *w, uint32_t s)
         split.wait = &ev->move[step->first];
         split.n_wait = 1;
     }
+    if (rc == ATSI_OK && step->device == ATSI_DEVICE_HOST)
+        rc = arrived(w);
     if (rc == ATSI_OK && step->device == ATSI_DEVICE_HOST && w->src->before != NULL)
         rc = w->src->before(w->src->ctx, w->plan, s, w->err);
     if (rc != ATSI_OK)
         return rc;
-    split.op_ns = x->unmeasured ? NULL : x->op_ns + w->n_ops;
-    w->n_ops += split.n_ops;
+    split.op_ns = x->unmeasured ? NULL : x->op_ns + x->step_op[s];
     rc = x->d.ops[step->device]->run(x->d.queue[step->device], &split, w->err);
     if (step->device != ATSI_DEVICE_HOST)
         x->last = split.signal;
@@ -477,15 +499,44 @@ static int count_ops(struct walk *w)
     return ATSI_OK;
 }
 
+static int one_step(struct walk *w, uint32_t s)
+{
+    int rc = w->plan->steps[s].kind == ATSI_STEP_COPY ? copy_step(w, s) : run_step(w, s);
+    return rc == ATSI_OK ? issue_all(w) : rc;
+}
+
+/* Steps behind s, a split of the host, that the accelerator can begin before it: splits that no
+ * copy comes before, since then they need nothing of s, and whose weights are under way. */
+static uint32_t go_ahead(const struct walk *w, uint32_t s)
+{
+    const struct atsi_plan *p = w->plan;
+    uint32_t n = 0;
+    if (p->list == NULL || w->x->d.wait_each || p->steps[s].kind != ATSI_STEP_RUN ||
+        p->steps[s].device != ATSI_DEVICE_HOST)
+        return 0;
+    while (s + 1 + n < p->n_steps) {
+        const struct atsi_step *next = &p->steps[s + 1 + n];
+        if (next->kind != ATSI_STEP_RUN || next->device == ATSI_DEVICE_HOST ||
+            (next->transfer >= 0 && w->next_move <= (uint32_t)next->transfer))
+            break;
+        n++;
+    }
+    return n;
+}
+
 static int all_steps(struct walk *w)
 {
     struct atsi_exec *x = w->x;
     int rc = issue_all(w);
-    for (uint32_t s = 0; s < w->plan->n_steps && rc == ATSI_OK; s++) {
-        rc = w->plan->steps[s].kind == ATSI_STEP_COPY ? copy_step(w, s) : run_step(w, s);
+    for (uint32_t s = 0, n; s < w->plan->n_steps && rc == ATSI_OK; s += 1 + n) {
+        n = go_ahead(w, s);
+        for (uint32_t k = 1; k <= n && rc == ATSI_OK; k++)
+            rc = one_step(w, s + k);
         if (rc == ATSI_OK)
-            rc = issue_all(w);
+            rc = one_step(w, s);
     }
+    if (rc == ATSI_OK)
+        rc = arrived(w);
     if (rc == ATSI_OK && w->plan->last_device != ATSI_DEVICE_HOST) {
         struct atsi_copyv req = {.struct_size = sizeof req, .signal = x->result};
         rc = w->src->result(w->src->ctx, w->plan, &req, w->err);
@@ -588,7 +639,7 @@ int atsi_exec_round(struct atsi_exec *x, const struct atsi_plan *plan,
                     const struct atsi_exec_source *src, bool keeps, const struct atsi_record **rec,
                     struct atsi_err *err)
 {
-    struct walk w = {.x = x, .plan = plan, .src = src, .keeps = keeps, .err = err};
+    struct walk w = {.x = x, .plan = plan, .src = src, .keeps = keeps, .coming = -1, .err = err};
     int rc;
     memset(x->ev[x->turn].queued, 0, x->n);
     x->last = NULL;

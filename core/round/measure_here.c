@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Costs of the machine that this runs on: what to measure by the settings, and the question. */
+#include "core/round/chunk.h"
 #include "core/round/devices.h"
 
 #include <string.h>
@@ -18,7 +19,7 @@ int atsi_measure_usual(struct atsi_runtime *rt, struct atsi_model *model,
                        struct atsi_err *err)
 {
     const struct atsi_conf *c = rt->conf;
-    int64_t ctx = atsi_conf_int(c, "model.ctx");
+    int64_t ctx = atsi_conf_int(c, "model.ctx"), chunk = atsi_conf_int(c, "prefill.chunk");
     const struct atsi_graph *g;
     int rc = atsi_model_graph(model, &g, err);
     if (rc != ATSI_OK)
@@ -33,7 +34,7 @@ int atsi_measure_usual(struct atsi_runtime *rt, struct atsi_model *model,
         .d = &v->d,
         .backend = {v->backend[0], v->backend[1]},
         .transfer = v->transfer,
-        .chunk = (uint32_t)atsi_conf_int(c, "prefill.chunk"),
+        .chunk = chunk > 0 ? (uint32_t)chunk : ATSI_CHUNK_USUAL,
         .ctx_max = (uint32_t)ctx,
         .type_k = kv_type(atsi_conf_get(c, "kv.type_k")),
         .type_v = kv_type(atsi_conf_get(c, "kv.type_v")),

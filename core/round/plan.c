@@ -74,7 +74,10 @@ static bool open_flow(struct atsi_plan *p, const struct atsi_flow *f)
     p->list = calloc((size_t)copies + units + 1, sizeof *p->list);
     p->valid = calloc((size_t)f->n_pieces + 1, 1);
     p->need = calloc((size_t)copies + units + 1, sizeof *p->need);
-    return p->list != NULL && p->valid != NULL && p->need != NULL;
+    p->made_by = calloc((size_t)f->n_pieces + 1, sizeof *p->made_by);
+    p->list_end = calloc((size_t)f->n_items + 1, sizeof *p->list_end);
+    return p->list != NULL && p->valid != NULL && p->need != NULL && p->made_by != NULL &&
+           p->list_end != NULL;
 }
 
 int atsi_plan_open(const struct atsi_question *q, struct atsi_plan **out, struct atsi_err *err)
@@ -118,6 +121,8 @@ void atsi_plan_close(struct atsi_plan *p)
     free(p->list);
     free(p->valid);
     free(p->need);
+    free(p->made_by);
+    free(p->list_end);
     free(p);
 }
 
@@ -179,6 +184,13 @@ static uint64_t bytes_across(struct atsi_plan *p, const struct atsi_items *it,
 static void add_step(struct atsi_plan *p, struct atsi_step s)
 {
     p->steps[p->n_steps++] = s;
+}
+
+static void insert_step(struct atsi_plan *p, uint32_t at, struct atsi_step s)
+{
+    memmove(&p->steps[at + 1], &p->steps[at], (p->n_steps - at) * sizeof s);
+    p->n_steps++;
+    p->steps[at] = s;
 }
 
 /* ---------------------------------------------------------------- with a flow */
@@ -254,17 +266,21 @@ static void add_item(struct builder *b, uint32_t i)
         copy = bytes > 0;
     }
     if (copy) {
-        add_step(
-            p,
+        uint32_t at = f != NULL && d == ATSI_DEVICE_HOST ? atsi_plan_early(p, b->it->n, i, &need)
+                                                         : p->n_steps;
+        insert_step(
+            p, at,
             (struct atsi_step){
                 .kind = ATSI_STEP_COPY, .device = d, .transfer = -1, .first = i, .bytes = bytes});
-        append(p, &p->steps[p->n_steps - 1], need.copies, need.n_copies);
+        append(p, &p->steps[at], need.copies, need.n_copies);
     }
     if (copy || d != b->here || p->move_of[i] >= 0 || !b->open)
         add_step(p, (struct atsi_step){
                         .kind = ATSI_STEP_RUN, .device = d, .transfer = p->move_of[i], .first = i});
     p->steps[p->n_steps - 1].n++;
     append(p, &p->steps[p->n_steps - 1], need.units, need.n_units);
+    if (f != NULL)
+        atsi_plan_ran(p, f, i, d, &need);
     b->open = p->cut[i] == 0;
     b->here = d;
 }

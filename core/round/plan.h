@@ -68,6 +68,8 @@ struct atsi_plan {
     uint32_t result_at, n_result; /* in list: pieces of the result to copy to the host */
     uint8_t *valid;               /* [n_pieces] scratch */
     uint32_t *need;               /* scratch: of one item */
+    uint32_t *made_by;            /* [n_pieces] scratch: item that computed it on the accelerator */
+    uint32_t *list_end;           /* [n] scratch: of list, behind an item's units */
 };
 
 /* Room for any plan of the question, so that building allocates nothing. */
@@ -78,5 +80,15 @@ void atsi_plan_close(struct atsi_plan *p); /* NULL is allowed */
 void atsi_plan_build(struct atsi_plan *p, const struct atsi_question *q,
                      const struct atsi_schedule *s, uint32_t phase, const double *in_bytes,
                      uint32_t tokens);
+
+/* ---- plan_early.c, for the planner */
+struct atsi_flow;
+struct atsi_flow_need;
+/* Item i was added to the last step, with what it needs. */
+void atsi_plan_ran(struct atsi_plan *p, const struct atsi_flow *f, uint32_t i, uint32_t device,
+                   const struct atsi_flow_need *need);
+/* Where the copy to the host that an item needs goes: a step, which may be behind the last one. */
+uint32_t atsi_plan_early(struct atsi_plan *p, uint32_t n_items, uint32_t item,
+                         const struct atsi_flow_need *need);
 
 #endif

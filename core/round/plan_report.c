@@ -220,8 +220,14 @@ static int read_files(struct atsi_plan_report *r, const struct atsi_plan_params 
         rc = atsi_sim_find_policies(&r->run);
     if (rc != ATSI_OK)
         return rc;
-    if (r->sim.chunk == 0)
+    if (r->sim.chunk == 0 && r->run.costs != NULL)
+        r->sim.chunk = (uint32_t)atsi_conf_int(r->run.rt->conf, "prefill.chunk");
+    else if (r->sim.chunk == 0)
         r->sim.chunk = (uint32_t)r->run.machine.chunk;
+    if (r->sim.chunk == 0 || r->sim.chunk == ATSI_CHUNK_AUTO)
+        rc = atsi_sim_choose_chunk(&r->run, p->prompt, &r->sim.chunk);
+    if (rc != ATSI_OK)
+        return rc;
     if (r->sim.chunk > p->prompt)
         r->sim.chunk = p->prompt;
     rc = atsi_plan_key_make(r, p, r->run.policies.schedule.name);

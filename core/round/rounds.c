@@ -37,6 +37,8 @@ struct atsi_rounds {
     bool probing, no_probes;       /* one is under way; they failed */
     uint32_t probed;               /* class of the one under way */
     uint32_t slow[ATSI_N_CLASSES]; /* that the question has; 0: not yet known */
+    uint32_t priced; /* tokens of prefill rounds that the question is priced for; 0: whole ones */
+    bool new_prices; /* since the last plan of prefill */
 };
 
 static void say(const struct atsi_rounds *r, const char *fmt, ...) ATSI_PRINTF(2, 3);
@@ -343,6 +345,17 @@ static bool beside(struct atsi_rounds *r, const struct ask *a, struct atsi_round
     return r->phase[a->phase].serial != before;
 }
 
+/* The same, but the answer is waited for. */
+static bool at_once(struct atsi_rounds *r, const struct ask *a, struct atsi_round_result *out)
+{
+    uint64_t before = r->phase[a->phase].serial;
+    (void)take_solved(r, true, out); /* to an older question, perhaps of another phase */
+    memcpy(r->phase[a->phase].asked_at, a->now, sizeof a->now);
+    ask_beside(r, a);
+    (void)take_solved(r, true, out);
+    return r->phase[a->phase].serial != before;
+}
+
 void atsi_rounds_settle(struct atsi_rounds *r)
 {
     if (r->solver != NULL)
@@ -438,6 +451,22 @@ static void slow_down(struct atsi_rounds *r, const uint32_t now[ATSI_N_CLASSES])
     atsi_question_slow(r->q, now);
 }
 
+/* Prefill rounds of another size: other prices, and a plan for them before they run.  It takes
+ * about a millisecond, where the wrong plan may stream every weight for a handful of tokens. */
+static void price(struct atsi_rounds *r, const struct ask *a)
+{
+    struct atsi_err why = ATSI_ERR_INIT;
+    if (r->p.price == NULL || a->phase != ATSI_PHASE_PREFILL || r->priced == a->tokens)
+        return;
+    r->priced = a->tokens;
+    if (r->p.price(r->p.price_ctx, r->q, a->phase, a->tokens, &why) != ATSI_OK) {
+        say(r, "prompts of %u tokens are planned as whole rounds: %s", a->tokens, why.msg);
+        return;
+    }
+    memset(r->slow, 0, sizeof r->slow);
+    r->new_prices = true;
+}
+
 int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uint32_t ctx,
                      uint32_t tokens_left, struct atsi_round_result *out, struct atsi_err *err)
 {
@@ -451,10 +480,13 @@ int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uin
     if (r->p.frozen)
         memset(&r->recorder, 0, sizeof r->recorder);
     atsi_recorder_now(&r->recorder, a.now);
+    price(r, &a);
     slow_down(r, a.now);
     if (r->solver != NULL && !ph->planned) /* what policies remember is with the solver */
         (void)take_solved(r, true, out);
-    if (r->solver != NULL && ph->planned) {
+    if (r->solver != NULL && ph->planned && r->new_prices) {
+        out->kept = !at_once(r, &a, out);
+    } else if (r->solver != NULL && ph->planned) {
         out->kept = !beside(r, &a, out);
     } else if (!keeps_plan(r, &a, &out->schedule_ns)) {
         start = atsi_wall_ns();
@@ -463,6 +495,8 @@ int atsi_rounds_step(struct atsi_rounds *r, uint32_t phase, uint32_t tokens, uin
     } else {
         out->kept = true;
     }
+    if (phase == ATSI_PHASE_PREFILL)
+        r->new_prices = false;
     if (ph->tokens != a.tokens) /* the same answer for a round of another size */
         build_plan(r, &a);
     r->counts.kept += out->kept;

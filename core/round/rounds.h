@@ -43,6 +43,13 @@ struct atsi_rounds_params {
      * adopted before the next round that begins after it is there.  Only the first plan of a phase
      * is waited for. */
     bool background;
+    /* Prices a phase of the question for rounds of so many tokens: what is streamed and what the
+     * host computes itself depends on it.  Called when the size of prefill rounds changes; the plan
+     * of such a round is then waited for.  NULL: prices are those of whole rounds.  A failure
+     * leaves the question as it was. */
+    int (*price)(void *ctx, struct atsi_question *q, uint32_t phase, uint32_t tokens,
+                 struct atsi_err *err);
+    void *price_ctx;
     const struct atsi_probe *probe; /* NULL: classes keep what was measured last */
     uint32_t probe_rounds; /* without a measurement, before a probe; 0: ATSI_PROBE_ROUNDS */
 };

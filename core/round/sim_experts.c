@@ -2,10 +2,12 @@
  * Expert caches on simulated devices. */
 #include "core/round/sim_experts.h"
 
-#include "sched/experts.h"
+#include "core/experts/ways.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define NOT_YET 0xFFU
 
 struct group {
     const struct atsi_cache_group *g;
@@ -16,8 +18,7 @@ struct group {
     struct atsi_event *ready, *done; /* inputs are there; results are back */
     struct atsi_event **arrival;     /* [n_slots] */
     int32_t used[ATSI_BOOKS_USED];
-    uint32_t n_hits, calls;
-    uint64_t *next; /* clairvoyant: [n_experts] next use, by number of the round */
+    uint32_t n_hits;
 };
 
 struct atsi_sim_experts {
@@ -30,76 +31,13 @@ struct atsi_sim_experts {
     struct group *groups;
     uint32_t n_groups;
     int32_t *group_at;  /* [n_items] group that begins there, -1 */
-    uint8_t *ran_on;    /* [n_items] device in this round */
-    uint32_t *next_use; /* clairvoyant: [tokens * n_used] token that uses it next; UINT32_MAX */
-    uint64_t token;
+    uint8_t *ran_on;    /* [n_items] device in this round, NOT_YET */
+    uint32_t *layer_of; /* [n_groups] of the trace */
+    struct atsi_way way;
     struct atsi_modelled nothing;
 };
 
-/* ---------------------------------------------------------------- the future */
-/* From the last token to the first: when each use is followed by the next one. */
-static int look_ahead(struct atsi_sim_experts *x, struct atsi_err *err)
-{
-    const struct atsi_routing *r = x->p.routing;
-    uint32_t *seen = NULL;
-    x->next_use = calloc((size_t)r->n_tokens * r->n_used + 1, sizeof *x->next_use);
-    for (uint32_t l = 0; l < x->n_groups && x->next_use != NULL; l++) {
-        uint32_t n = r->layers[l].n_experts;
-        seen = realloc(seen, ((size_t)n + 1) * sizeof *seen);
-        x->groups[l].next = calloc((size_t)n + 1, sizeof *x->groups[l].next);
-        if (seen == NULL || x->groups[l].next == NULL)
-            break;
-        memset(seen, 0xFF, n * sizeof *seen);
-        for (uint64_t t = r->n_tokens; t-- > 0;)
-            for (uint32_t k = 0; k < r->layers[l].n_used; k++) {
-                uint64_t at = t * r->n_used + r->at[l] + k;
-                x->next_use[at] = seen[r->ids[at]];
-                seen[r->ids[at]] = (uint32_t)t;
-            }
-        for (uint32_t e = 0; e < n; e++)
-            x->groups[l].next[e] = seen[e] == UINT32_MAX ? UINT64_MAX : seen[e];
-    }
-    free(seen);
-    if (x->next_use != NULL && (x->n_groups == 0 || x->groups[x->n_groups - 1].next != NULL))
-        return ATSI_OK;
-    return atsi_fail(err, ATSI_ENOMEM, "out of memory for a trace of %llu tokens",
-                     (unsigned long long)r->n_tokens);
-}
-
-static void move_on(struct atsi_sim_experts *x, uint32_t l)
-{
-    const struct atsi_routing *r = x->p.routing;
-    for (uint32_t k = 0; k < r->layers[l].n_used; k++) {
-        uint64_t at = x->token * r->n_used + r->at[l] + k;
-        uint32_t next = x->next_use[at];
-        x->groups[l].next[r->ids[at]] = next == UINT32_MAX ? UINT64_MAX : next;
-    }
-}
-
 /* ---------------------------------------------------------------- who comes in */
-static int swap(void *ctx, const struct atsi_expert_cache *in, struct atsi_expert_swaps *out,
-                struct atsi_err *err)
-{
-    struct atsi_sim_experts *x = ctx;
-    switch (x->p.way) {
-    case ATSI_CACHE_LRU:
-        sched_experts_lru(in, out);
-        return ATSI_OK;
-    case ATSI_CACHE_LFU:
-        sched_experts_lfu(in, out);
-        return ATSI_OK;
-    case ATSI_CACHE_CLAIRVOYANT:
-        move_on(x, in->layer);
-        sched_experts_clairvoyant(in, x->groups[in->layer].next, out);
-        return ATSI_OK;
-    default:
-        if (x->p.policy != NULL && ATSI_HAS(x->p.policy, struct atsi_policy_ops, swap_experts))
-            return x->p.policy->swap_experts(in, out, err);
-        sched_experts_fade(in, out);
-        return ATSI_OK;
-    }
-}
-
 /* The bound's copies cost nothing and are not limited. */
 static bool is_free(const struct atsi_sim_experts *x)
 {
@@ -143,7 +81,7 @@ static int32_t group_of(const struct atsi_sim_experts *x, const struct atsi_plan
 static void route(struct atsi_sim_experts *x, uint32_t l)
 {
     struct group *g = &x->groups[l];
-    const uint16_t *ids = atsi_routing_ids(x->p.routing, x->token, l);
+    const uint16_t *ids = atsi_routing_ids(x->p.routing, x->way.token, x->layer_of[l]);
     int32_t slot[ATSI_BOOKS_USED];
     uint64_t used = g->g->n_used;
     take_arrivals(x, l);
@@ -159,7 +97,7 @@ static void route(struct atsi_sim_experts *x, uint32_t l)
     g->back.run_ns = g->g->to_host_ns + (g->n_hits > 1 ? g->n_hits - 1 : 0) * g->g->row_ns;
 }
 
-/* Called to count first, then to run; so many operations both times. */
+/* Also called to count operations, before the round begins: as many as later. */
 static int run(void *ctx, const struct atsi_plan *plan, uint32_t step, int32_t slot,
                struct atsi_split *split, struct atsi_err *err)
 {
@@ -169,7 +107,7 @@ static int run(void *ctx, const struct atsi_plan *plan, uint32_t step, int32_t s
     if (l < 0)
         return x->inner->run(x->inner->ctx, plan, step, slot, split, err);
     g = &x->groups[l];
-    if (g->calls++ == 1)
+    if (x->ran_on[g->g->router] != NOT_YET)
         route(x, (uint32_t)l);
     split->ops = g->host_ops;
     split->n_ops = g->g->n;
@@ -268,13 +206,13 @@ void atsi_sim_experts_close(struct atsi_sim_experts *x)
             ops->event_close(g->arrival[s]);
         free(g->arrival);
         free(g->host_ops);
-        free(g->next);
     }
     atsi_books_close(x->books);
     free(x->groups);
     free(x->group_at);
     free(x->ran_on);
-    free(x->next_use);
+    free(x->layer_of);
+    atsi_way_close(&x->way);
     free(x);
 }
 
@@ -292,22 +230,32 @@ const struct atsi_exec_source *atsi_sim_experts_wrap(struct atsi_sim_experts *x,
     return &x->source;
 }
 
-/* Layers of the trace are those that have experts, in order: the groups must be the same. */
-static int check_trace(const struct atsi_sim_experts *x, const struct atsi_cache_group *groups,
-                       uint32_t n, struct atsi_err *err)
+/* Layers of the trace are the model's layers with experts, in order; x->layer_of: those of groups.
+ */
+static int match_trace(struct atsi_sim_experts *x, const struct atsi_items *it,
+                       const struct atsi_cache_group *groups, uint32_t n, struct atsi_err *err)
 {
     const struct atsi_routing *r = x->p.routing;
-    if (n != r->n_layers)
-        return atsi_fail(err, ATSI_EINVAL,
-                         "the trace has %u layers with experts, of the model %u have a cache",
-                         r->n_layers, n);
-    for (uint32_t l = 0; l < n; l++)
-        if (groups[l].n_experts != r->layers[l].n_experts ||
-            groups[l].n_used != r->layers[l].n_used)
+    uint32_t layers = 0, k = 0;
+    for (uint32_t i = 0; i < it->n; i++) {
+        if (it->items[i].n_experts == 0 || it->items[i].router < 0 ||
+            (i > 0 && it->items[i - 1].router == it->items[i].router))
+            continue;
+        if (k < n && groups[k].first == i)
+            x->layer_of[k++] = layers;
+        layers++;
+    }
+    if (layers != r->n_layers || k != n)
+        return atsi_fail(err, ATSI_EINVAL, "the trace has %u layers with experts, the model has %u",
+                         r->n_layers, layers);
+    for (k = 0; k < n; k++) {
+        const struct atsi_routing_layer *l = &r->layers[x->layer_of[k]];
+        if (groups[k].n_experts != l->n_experts || groups[k].n_used != l->n_used)
             return atsi_fail(err, ATSI_EINVAL,
                              "layer %u of the trace uses %u of %u experts, the model's %u of %u",
-                             r->layers[l].layer, r->layers[l].n_used, r->layers[l].n_experts,
-                             groups[l].n_used, groups[l].n_experts);
+                             l->layer, l->n_used, l->n_experts, groups[k].n_used,
+                             groups[k].n_experts);
+    }
     return ATSI_OK;
 }
 
@@ -357,7 +305,7 @@ int atsi_sim_experts_start(struct atsi_sim_experts *x, const struct atsi_questio
                            const struct atsi_exec_devices *d, const struct atsi_cache_group *groups,
                            uint32_t n, struct atsi_err *err)
 {
-    int rc = n > 0 ? check_trace(x, groups, n, err) : ATSI_OK;
+    int rc;
     x->q = q;
     x->d = d;
     x->nothing = (struct atsi_modelled){
@@ -365,19 +313,22 @@ int atsi_sim_experts_start(struct atsi_sim_experts *x, const struct atsi_questio
     x->group_at = malloc(((size_t)q->items->n + 1) * sizeof *x->group_at);
     x->ran_on = calloc((size_t)q->items->n + 1, 1);
     x->groups = calloc((size_t)n + 1, sizeof *x->groups);
-    if (rc == ATSI_OK && (x->group_at == NULL || x->ran_on == NULL || x->groups == NULL))
-        rc = atsi_fail(err, ATSI_ENOMEM, "out of memory for expert caches");
-    if (rc == ATSI_OK)
-        memset(x->group_at, 0xFF, q->items->n * sizeof *x->group_at);
+    x->layer_of = calloc((size_t)n + 1, sizeof *x->layer_of);
+    if (x->group_at == NULL || x->ran_on == NULL || x->groups == NULL || x->layer_of == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory for expert caches");
+    rc = match_trace(x, q->items, groups, n, err);
+    memset(x->group_at, 0xFF, q->items->n * sizeof *x->group_at);
     for (uint32_t l = 0; l < n && rc == ATSI_OK; l++) {
         x->group_at[groups[l].first] = (int32_t)l;
         x->n_groups = l + 1;
         rc = open_group(x, &x->groups[l], &groups[l], err);
     }
+    x->way = (struct atsi_way){
+        .way = x->p.way, .routing = x->p.routing, .policy = x->p.policy, .layer_of = x->layer_of};
     if (rc == ATSI_OK)
-        rc = atsi_cache_books(groups, n, x->p.half_life, swap, x, &x->books, err);
-    if (rc == ATSI_OK && x->p.way == ATSI_CACHE_CLAIRVOYANT)
-        rc = look_ahead(x, err);
+        rc = atsi_way_open(&x->way, err);
+    if (rc == ATSI_OK)
+        rc = atsi_cache_books(groups, n, x->p.half_life, atsi_way_swap, &x->way, &x->books, err);
     for (uint32_t l = 0; l < n && rc == ATSI_OK; l++)
         atsi_books_fill(x->books, l);
     return rc;
@@ -385,9 +336,8 @@ int atsi_sim_experts_start(struct atsi_sim_experts *x, const struct atsi_questio
 
 void atsi_sim_experts_token(struct atsi_sim_experts *x, uint64_t token, uint64_t grant_ns)
 {
-    x->token = token;
-    for (uint32_t l = 0; l < x->n_groups; l++)
-        x->groups[l].calls = 0;
+    x->way.token = token;
+    memset(x->ran_on, NOT_YET, x->q->items->n);
     atsi_books_grant(x->books, is_free(x) ? UINT64_MAX / 8 : grant_ns);
 }
 

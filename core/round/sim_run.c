@@ -2,6 +2,7 @@
  * What simulated requests and plans run on. */
 #include "core/round/sim_run.h"
 
+#include "core/round/chunk.h"
 #include "core/round/rules.h"
 #include "core/round/sim_experts.h"
 
@@ -68,9 +69,10 @@ struct atsi_conditions atsi_sim_conditions(const struct atsi_sim_run *r, uint32_
 
 uint64_t atsi_sim_vram(const struct atsi_sim_run *r)
 {
-    if (r->p->vram_bytes != 0)
-        return r->p->vram_bytes;
-    return (uint64_t)((r->machine.vram_mib - r->machine.reserve_mib) * MIB);
+    uint64_t vram = r->p->vram_bytes;
+    if (vram == 0)
+        vram = (uint64_t)((r->machine.vram_mib - r->machine.reserve_mib) * MIB);
+    return vram > r->rows_bytes ? vram - r->rows_bytes : 0;
 }
 
 /* As much as the machine wants, as far as pinned items leave it. */
@@ -210,4 +212,48 @@ int atsi_sim_open_session(struct atsi_sim_run *r, bool slots, bool dynamic,
     if (rc == ATSI_OK)
         rc = atsi_rounds_open(s->told, &r->d, &work, &params, &s->rounds, r->err);
     return rc;
+}
+
+/* ---------------------------------------------------------------- the size of prefill rounds */
+static void set_rows(struct atsi_sim_run *r, uint32_t tokens)
+{
+    uint64_t more = tokens > ATSI_CHUNK_USUAL ? tokens - ATSI_CHUNK_USUAL : 0;
+    r->rows_bytes = more * atsi_chunk_row_bytes(r->items);
+}
+
+static int ask(void *ctx, uint32_t tokens, struct atsi_question **out, struct atsi_err *err)
+{
+    struct atsi_sim_run *r = ctx;
+    const struct atsi_sim_params *was = r->p;
+    struct atsi_sim_params p = *was;
+    int rc;
+    set_rows(r, tokens);
+    *out = NULL;
+    if (atsi_sim_vram(r) == 0)
+        return atsi_fail(err, ATSI_ENOFIT, "rounds of %u tokens leave no accelerator memory",
+                         tokens);
+    p.chunk = tokens;
+    r->p = &p;
+    rc = make_question(r, false, true, out);
+    r->p = was;
+    return rc;
+}
+
+int atsi_sim_choose_chunk(struct atsi_sim_run *r, uint32_t most, uint32_t *tokens)
+{
+    const struct atsi_chunk_params p = {.place = &r->policies.place,
+                                        .prompt = r->p->prompt,
+                                        .generated = r->p->generated,
+                                        .most = most,
+                                        .ctx = r,
+                                        .ask = ask};
+    struct atsi_chunk_choice c;
+    int rc = atsi_chunk_choose(&p, &c, r->err);
+    if (rc != ATSI_OK)
+        return rc;
+    set_rows(r, c.tokens);
+    *tokens = c.tokens;
+    if (r->p->say != NULL)
+        r->p->say(r->p->say_ctx, c.why);
+    return ATSI_OK;
 }

@@ -22,9 +22,10 @@ struct atsi_sim_run {
     struct atsi_items *items;
     struct atsi_exec_devices d;
     struct atsi_rounds_params policies;
-    struct atsi_sim_result *out;      /* of atsi_simulate */
-    uint64_t ram_bytes;               /* what may stay on the host; 0: all */
-    uint64_t pinned_bytes;            /* of items that must live on the accelerator */
+    struct atsi_sim_result *out; /* of atsi_simulate */
+    uint64_t ram_bytes;          /* what may stay on the host; 0: all */
+    uint64_t pinned_bytes;       /* of items that must live on the accelerator */
+    uint64_t rows_bytes;         /* activations of prefill rounds, beyond those of the usual size */
     struct atsi_sim_experts *experts; /* decode rounds with expert caches; NULL: without */
     struct atsi_err *err;
 };
@@ -61,6 +62,9 @@ uint64_t atsi_sim_slot_memory(const struct atsi_sim_run *r);
 /* slots: there is temporary memory; dynamic: weights may be promoted. */
 int atsi_sim_open_session(struct atsi_sim_run *r, bool slots, bool dynamic,
                           struct atsi_sim_session *s);
+/* The size of prefill rounds with which a request is shortest, of at most `most` tokens; from then
+ * on the accelerator holds less by its activations.  Says why. */
+int atsi_sim_choose_chunk(struct atsi_sim_run *r, uint32_t most, uint32_t *tokens);
 void atsi_sim_close_session(struct atsi_sim_session *s); /* half-opened ones too */
 
 #endif

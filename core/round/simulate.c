@@ -5,6 +5,7 @@
  */
 #include "core/round/sim_run.h"
 
+#include "core/round/chunk.h"
 #include "core/round/trace.h"
 
 #include <string.h>
@@ -164,6 +165,8 @@ int atsi_simulate(struct atsi_runtime *rt, const struct atsi_sim_params *p,
         rc = atsi_sim_open_items(&r);
     if (rc == ATSI_OK)
         rc = atsi_sim_find_policies(&r);
+    if (rc == ATSI_OK && all.chunk == ATSI_CHUNK_AUTO)
+        rc = atsi_sim_choose_chunk(&r, ATSI_CHUNK_MOST, &all.chunk);
     if (rc == ATSI_OK)
         rc = atsi_sim_open_devices(&r);
     if (rc == ATSI_OK) {

@@ -325,6 +325,9 @@ struct atsi_accel_stats {
      * last time; NULL: never.  [borrowed until the next call] */
     uint64_t n_governed;
     const char *governed_why;
+    /* How the size of prefill rounds was chosen, in words; NULL: it was given.  [borrowed until the
+     * session closes] */
+    const char *chunk_why;
 };
 /* Since the session was opened, also after it gave its accelerator up; zeros without one.
  * out->struct_size set by the caller. */

@@ -22,12 +22,14 @@ struct atsi_plan_pin {
 
 struct atsi_plan_params {
     uint32_t struct_size;
-    uint32_t chunk;      /* tokens of a prefill round; 0: the machine's, at most the prompt */
-    const char *machine; /* as of atsi_sim_params */
-    const char *model;   /* shape file (.ini), or a model file, of which the head is read */
-    const char *use;     /* a saved plan instead of the policy's answers; NULL: ask */
-    const char *policy;  /* what the policy is called in reports and saved plans; NULL: its
-                            name. A saved plan of another policy is refused unless NULL */
+    /* Tokens of a prefill round, at most the prompt; ATSI_CHUNK_AUTO: chosen; 0: the machine's, or
+     * with measured costs as a session does. */
+    uint32_t chunk;
+    const char *machine;        /* as of atsi_sim_params */
+    const char *model;          /* shape file (.ini), or a model file, of which the head is read */
+    const char *use;            /* a saved plan instead of the policy's answers; NULL: ask */
+    const char *policy;         /* what the policy is called in reports and saved plans; NULL: its
+                                   name. A saved plan of another policy is refused unless NULL */
     uint32_t prompt, generated; /* tokens of the request */
     uint32_t ctx;               /* positions before the decode rounds */
     uint32_t ctx_max;           /* positions that caches are sized for; 0: the machine's */

@@ -60,12 +60,16 @@ struct atsi_sim_span {
 /* This machine, as measured for the model (atsinfer/profile.h); measured when it was not yet. */
 #define ATSI_MACHINE_HERE "here"
 
+/* As a number of tokens per prefill round: the size with which a request is shortest is chosen, and
+ * said. */
+#define ATSI_CHUNK_AUTO 0xffffffffu
+
 struct atsi_sim_params {
     uint32_t struct_size;
     uint32_t mode;       /* enum atsi_sim_mode */
     const char *machine; /* profile (ini), table of measured costs, or ATSI_MACHINE_HERE */
     const char *model;   /* shape file (.ini), or a model file, of which only the head is read */
-    uint32_t chunk;      /* tokens of a prefill round; 0: the machine's */
+    uint32_t chunk;      /* tokens of a prefill round; 0: the machine's; or ATSI_CHUNK_AUTO */
     uint32_t ctx;        /* positions before the decode rounds */
     uint32_t rounds;     /* decode rounds; the last one counts */
     uint32_t prompt, generated; /* of the request that is summed up */
@@ -158,6 +162,27 @@ struct atsi_cache_result {
 ATSI_EXPORT int atsi_simulate_routing(struct atsi_runtime *rt, const struct atsi_sim_params *p,
                                       const struct atsi_cache_params *c,
                                       struct atsi_cache_result *out, struct atsi_err *err);
+
+/* Hits alone, without a machine: caches of n_slots in every layer; what comes in is there for the
+ * next token, copies are not limited. */
+struct atsi_replay_params {
+    uint32_t struct_size;
+    uint32_t way; /* enum atsi_cache_way; ATSI_CACHE_POLICY: frequency that fades */
+    const struct atsi_routing *routing;
+    double half_life; /* tokens */
+    double copy_hits; /* so many hits are worth one copy */
+    uint32_t n_slots;
+    uint32_t reserved;
+};
+
+struct atsi_replay_result {
+    uint32_t struct_size;
+    uint32_t reserved;
+    uint64_t hits, misses, swaps;
+};
+
+ATSI_EXPORT int atsi_routing_replay(const struct atsi_replay_params *p,
+                                    struct atsi_replay_result *out, struct atsi_err *err);
 
 #ifdef __cplusplus
 }

@@ -52,22 +52,20 @@ CPU_INLINE __m256 cache_vec(const uint32_t type, const uint8_t *row, size_t i)
                          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(b)));
 }
 
-/* Elements 0 .. n - 1 of eight rows; the last four of n % 8 == 4 from whole vectors when the row
- * has them. */
-CPU_INLINE void open_keys(const uint32_t type, const uint8_t *const row[8], uint32_t n,
-                          size_t row_bytes, float *to)
+/* Eight elements of eight rows at a time. */
+CPU_INLINE void open_keys(const uint32_t type, const uint8_t *rows, size_t stride, uint32_t n,
+                          size_t ahead, float *to)
 {
+    const size_t each = type == ATSI_TYPE_F32 ? 4 : type == ATSI_TYPE_F16 ? 2 : 1;
+    const uint8_t *half[2] = {rows, rows + 4 * stride};
     for (size_t d = 0; d + 8 <= n; d += 8) {
         __m256i v[8];
         CPU_UNROLL
-        for (int r = 0; r < 8; r++) {
-            prefetch(row[r] +
-                     (type == ATSI_TYPE_F32   ? 4
-                      : type == ATSI_TYPE_F16 ? 2
-                                              : 1) *
-                         d +
-                     16 * row_bytes);
-            v[r] = _mm256_castps_si256(cache_vec(type, row[r], d));
+        for (size_t r = 0; r < 8; r++) {
+            if (d * each % 64 < 8 * each)
+                _mm_prefetch((const char *)half[r / 4] + r % 4 * stride + d * each + ahead,
+                             _MM_HINT_T1);
+            v[r] = _mm256_castps_si256(cache_vec(type, half[r / 4] + r % 4 * stride, d));
         }
         transpose8(v);
         CPU_UNROLL

@@ -52,28 +52,45 @@ CPU_INLINE __m512 cache_vec(const uint32_t type, const uint8_t *row, size_t i)
 }
 
 /* ---------------------------------------------------------------- keys */
-/* Bytes `at` .. at + 15 of sixteen rows: row 4 L + i in lane L of v[i]. */
-CPU_INLINE void load_16_rows(const uint8_t *const row[16], size_t at, __m512i v[4])
+/* Sixteen rows, `stride` bytes from one to the next: four pointers that walk along, as sixteen do
+ * not fit in registers. */
+struct rows_16 {
+    const uint8_t *p[4]; /* rows 0, 4, 8, 12 */
+    size_t stride;
+};
+
+CPU_INLINE void walk_16(struct rows_16 *r, size_t bytes)
 {
-    CPU_UNROLL
     for (int i = 0; i < 4; i++)
-        v[i] = load_4x16(row[i] + at, row[i + 4] + at, row[i + 8] + at, row[i + 12] + at);
+        r->p[i] += bytes;
 }
 
-/* The next tile's rows come 32 later. */
-CPU_INLINE void prefetch_rows(const uint8_t *const row[16], size_t at, size_t row_bytes)
+/* Sixteen bytes of each row: row 4 L + i in lane L of v[i]. */
+CPU_INLINE void load_16_rows(const struct rows_16 *r, size_t at, __m512i v[4])
 {
     CPU_UNROLL
-    for (int i = 0; i < 16; i++)
-        _mm_prefetch((const char *)row[i] + at + 32 * row_bytes, _MM_HINT_T0);
+    for (size_t i = 0; i < 4; i++)
+        v[i] = load_4x16(r->p[0] + i * r->stride + at, r->p[1] + i * r->stride + at,
+                         r->p[2] + i * r->stride + at, r->p[3] + i * r->stride + at);
 }
 
-/* Elements d .. d + 7. */
-CPU_INLINE void open_f16_8(const uint8_t *const row[16], size_t d, float *to)
+CPU_INLINE void prefetch_16(const struct rows_16 *r, size_t ahead)
+{
+    CPU_UNROLL
+    for (int j = 0; j < 4; j++) {
+        const char *p = (const char *)r->p[j] + ahead;
+        CPU_UNROLL
+        for (size_t i = 0; i < 4; i++)
+            _mm_prefetch(p + i * r->stride, _MM_HINT_T1);
+    }
+}
+
+/* Eight elements of each row. */
+CPU_INLINE void open_f16_8(const struct rows_16 *r, float *to)
 {
     const __m512i even_odd = _mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0);
     __m512i v[4], c[4];
-    load_16_rows(row, 2 * d, v);
+    load_16_rows(r, 0, v);
     {
         const __m512i a0 = _mm512_unpacklo_epi16(v[0], v[1]),
                       a1 = _mm512_unpackhi_epi16(v[0], v[1]);
@@ -85,69 +102,64 @@ CPU_INLINE void open_f16_8(const uint8_t *const row[16], size_t d, float *to)
         c[3] = _mm512_unpackhi_epi32(a1, b1);
     }
     CPU_UNROLL
-    for (int i = 0; i < 4; i++) { /* lane L: two elements of rows 4 L .. 4 L + 3 */
+    for (size_t i = 0; i < 4; i++) { /* lane L: two elements of rows 4 L .. 4 L + 3 */
         const __m512i s = _mm512_permutexvar_epi64(even_odd, c[i]);
-        _mm512_storeu_ps(to + (d + 2 * (size_t)i) * 32, _mm512_cvtph_ps(_mm512_castsi512_si256(s)));
-        _mm512_storeu_ps(to + (d + 2 * (size_t)i + 1) * 32,
-                         _mm512_cvtph_ps(_mm512_extracti64x4_epi64(s, 1)));
+        _mm512_storeu_ps(to + 2 * i * 32, _mm512_cvtph_ps(_mm512_castsi512_si256(s)));
+        _mm512_storeu_ps(to + (2 * i + 1) * 32, _mm512_cvtph_ps(_mm512_extracti64x4_epi64(s, 1)));
     }
 }
 
-/* Elements d .. d + 3. */
-CPU_INLINE void open_f32_4(const uint8_t *const row[16], size_t d, float *to)
+/* Four elements of each row. */
+CPU_INLINE void open_f32_4(const struct rows_16 *r, float *to)
 {
     __m512i v[4];
-    load_16_rows(row, 4 * d, v);
+    load_16_rows(r, 0, v);
     transpose_lanes_4(v);
     CPU_UNROLL
-    for (int i = 0; i < 4; i++)
-        _mm512_storeu_si512(to + (d + (size_t)i) * 32, v[i]);
+    for (size_t i = 0; i < 4; i++)
+        _mm512_storeu_si512(to + i * 32, v[i]);
 }
 
-/* The block of elements d .. d + 31. */
-CPU_INLINE void open_q8_32(const uint8_t *const row[16], size_t d, float *to)
+/* A block of 32 elements of each row. */
+CPU_INLINE void open_q8_32(const struct rows_16 *r, float *to)
 {
-    const size_t block = d / 32 * sizeof(struct atsi_block_q8_0);
     _Alignas(32) uint16_t h[16];
     __m512 scale;
-    for (int r = 0; r < 16; r++)
-        __builtin_memcpy(&h[r], row[r] + block, sizeof h[r]);
+    CPU_UNROLL
+    for (size_t i = 0; i < 16; i++)
+        __builtin_memcpy(&h[i], r->p[i / 4] + i % 4 * r->stride, sizeof h[i]);
     scale = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)h));
     for (size_t half = 0; half < 32; half += 16) {
         __m512i v[4];
-        load_16_rows(row, block + offsetof(struct atsi_block_q8_0, qs) + half, v);
+        load_16_rows(r, offsetof(struct atsi_block_q8_0, qs) + half, v);
         transpose_lanes_4(v); /* v[j]: elements 4 j .. 4 j + 3 of a row per lane */
         CPU_UNROLL
         for (unsigned j = 0; j < 4; j++) {
             CPU_UNROLL
             for (unsigned b = 0; b < 4; b++)
-                _mm512_storeu_ps(to + (d + half + 4 * j + b) * 32,
+                _mm512_storeu_ps(to + (half + 4 * j + b) * 32,
                                  _mm512_mul_ps(scale, _mm512_cvtepi32_ps(byte_of_dword(v[j], b))));
         }
     }
 }
 
-CPU_INLINE void open_keys(const uint32_t type, const uint8_t *const row[16], uint32_t n,
-                          size_t row_bytes, float *to)
+CPU_INLINE void open_keys(const uint32_t type, const uint8_t *rows, size_t stride, uint32_t n,
+                          size_t ahead, float *to)
 {
-    if (type == ATSI_TYPE_F16)
-        for (size_t d = 0; d < n; d += 8) {
-            if (d % 32 == 0)
-                prefetch_rows(row, 2 * d, row_bytes);
-            open_f16_8(row, d, to);
-        }
-    else if (type == ATSI_TYPE_F32)
-        for (size_t d = 0; d < n; d += 4) {
-            if (d % 16 == 0)
-                prefetch_rows(row, 4 * d, row_bytes);
-            open_f32_4(row, d, to);
-        }
-    else
-        for (size_t d = 0; d < n; d += 32) {
-            if (d % 64 == 0)
-                prefetch_rows(row, d / 32 * sizeof(struct atsi_block_q8_0), row_bytes);
-            open_q8_32(row, d, to);
-        }
+    const uint32_t step = type == ATSI_TYPE_F16 ? 8 : type == ATSI_TYPE_F32 ? 4 : 32;
+    const size_t bytes = type == ATSI_TYPE_Q8_0 ? sizeof(struct atsi_block_q8_0) : 16;
+    struct rows_16 r = {{rows, rows + 4 * stride, rows + 8 * stride, rows + 12 * stride}, stride};
+    for (uint32_t d = 0; d < n; d += step, to += (size_t)step * 32) {
+        if (d * bytes / step % 64 < bytes)
+            prefetch_16(&r, ahead);
+        if (type == ATSI_TYPE_F16)
+            open_f16_8(&r, to);
+        else if (type == ATSI_TYPE_F32)
+            open_f32_4(&r, to);
+        else
+            open_q8_32(&r, to);
+        walk_16(&r, bytes);
+    }
 }
 
 /* ---------------------------------------------------------------- softmax */

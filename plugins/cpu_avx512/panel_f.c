@@ -126,10 +126,31 @@ CPU_INLINE void few_f(const int type, const uint8_t *w, size_t apart, const stru
     columns_f(type, &g, 0, n);
 }
 
+/* n columns of a panel as those of F32. */
+CPU_INLINE void widen(const int type, const uint8_t *w, uint32_t n, float (*out)[ATSI_PANEL_ROWS])
+{
+    uint32_t c = 0;
+    for (; c + 2 <= n; c += 2, w += 64) {
+        __m512 v[2];
+        chunk_values(type, w, v);
+        _mm512_store_ps(out[c], v[0]);
+        _mm512_store_ps(out[c + 1], v[1]);
+    }
+    if (c < n)
+        _mm512_store_ps(out[c], half_values(type, w));
+}
+
+/* Many tokens: what is wider than it lies is widened once for all of them. */
 CPU_INLINE void tile_f(const int type, const struct panel_tile *tile)
 {
-    const struct columns g = {tile->w + tile->first * (type == ATSI_TYPE_F32 ? 64u : 32u),
-                              tile->apart,
+    _Alignas(64) float wide[2][STEP_COLUMNS][ATSI_PANEL_ROWS];
+    const uint8_t *w = tile->w + tile->first * (type == ATSI_TYPE_F32 ? 64u : 32u);
+    if (type != ATSI_TYPE_F32) {
+        widen(type, w, tile->n, wide[0]);
+        widen(type, w + tile->apart, tile->n, wide[1]);
+    }
+    const struct columns g = {type == ATSI_TYPE_F32 ? w : (const uint8_t *)wide[0],
+                              type == ATSI_TYPE_F32 ? tile->apart : sizeof wide[0],
                               tile->n,
                               tile->first == 0,
                               tile->x->f + tile->t * tile->x->f_stride + tile->first,
@@ -137,7 +158,7 @@ CPU_INLINE void tile_f(const int type, const struct panel_tile *tile)
                               tile->y,
                               tile->apart != 0 ? ATSI_PANEL_ROWS : 0,
                               tile->ys};
-    tokens_f(type, &g, tile->n_tok);
+    tokens_f(ATSI_TYPE_F32, &g, tile->n_tok);
 }
 
 static void gemm_panel_f(const struct panel_few *few, panel_tile_fn *tile, uint32_t type,

@@ -23,12 +23,13 @@
 
 #define ATTN_TILE (2 * ATTN_LANES) /* cells or columns of a register tile */
 #define ATTN_DIRECT_ROWS 4u        /* up to so many rows read values where they lie */
-#define ATTN_AHEAD 2048            /* bytes, when they do */
+#define ATTN_AHEAD 4096            /* bytes, when they do */
 
 struct attn_work {
     const struct cpu_attn_tile *t;
     float *q;      /* by groups of rows: [dk][rows of the group] */
     float *keys;   /* [dk][ATTN_TILE] */
+    float *rows;   /* ATTN_LANES rows of keys that do not lie one after the other */
     float *values; /* [dv / ATTN_TILE][CPU_ATTN_CELLS][ATTN_TILE] */
     float *score;  /* [n_row][CPU_ATTN_SCORES], by cell of the chunk */
 };
@@ -140,24 +141,47 @@ static void attn_pack_queries(const struct attn_work *w)
     }
 }
 
-/* Keys of cells first .. first + ATTN_TILE - 1 of the chunk; one that is not there is another's. */
-CPU_INLINE void attn_open_keys(const uint32_t type, const struct attn_work *w, uint32_t first)
+/* Whether cells up to `end` of the chunk may be prefetched: behind the last one in use pages may
+ * never have been touched, and a prefetch there walks page tables each time, for nothing. */
+CPU_INLINE int attn_more(const struct cpu_attn_tile *t, uint32_t end)
+{
+    return end <= t->at + t->n || t->at + t->n == CPU_ATTN_CELLS;
+}
+
+/* ATTN_LANES rows of keys from cell `first` of the chunk on, one after the other: where they lie,
+ * or copied together where they end or the ring begins anew.  One that is not there is another's.
+ */
+CPU_INLINE const uint8_t *attn_key_rows(const struct attn_work *w, uint32_t first, size_t bytes)
 {
     const struct cpu_attn_tile *t = w->t;
-    const size_t bytes = attn_row_bytes(type, t->dk);
-    const uint32_t whole = t->dk - t->dk % 8;
+    const uint32_t i = first - t->at; /* huge when the tile begins before the first cell */
+    uint8_t *to = (uint8_t *)w->rows;
+    if (first >= t->at && i < t->n_first && t->n_first - i >= ATTN_LANES)
+        return (const uint8_t *)t->k + i * bytes;
+    if (first >= t->at + t->n_first && t->at + t->n - first >= ATTN_LANES && first < t->at + t->n)
+        return (const uint8_t *)t->k2 + (i - t->n_first) * bytes;
+    for (uint32_t l = 0; l < ATTN_LANES; l++) {
+        uint32_t c = first + l < t->at ? 0 : first + l - t->at;
+        c = c < t->n ? c : t->n - 1;
+        __builtin_memcpy(to + l * bytes, attn_cell(t->k, t->k2, t->n_first, c, bytes), bytes);
+    }
+    return to;
+}
+
+/* Keys of cells first .. first + ATTN_TILE - 1 of the chunk. */
+CPU_INLINE void attn_open_keys(const uint32_t type, const struct attn_work *w, uint32_t first)
+{
+    const uint32_t dk = w->t->dk, whole = dk - dk % 8;
+    const size_t bytes = attn_row_bytes(type, dk);
     for (uint32_t half = 0; half < ATTN_TILE; half += ATTN_LANES) {
-        const uint8_t *row[ATTN_LANES];
+        const uint8_t *rows = attn_key_rows(w, first + half, bytes);
         float *to = w->keys + half;
-        for (uint32_t l = 0; l < ATTN_LANES; l++) {
-            uint32_t c = first + half + l;
-            c = c < t->at ? 0 : c - t->at;
-            row[l] = attn_cell(t->k, t->k2, t->n_first, c < t->n ? c : t->n - 1, bytes);
-        }
-        open_keys(type, row, whole, bytes, to);
-        for (uint32_t d = whole; d < t->dk; d++)
+        open_keys(type, rows, bytes, whole,
+                  attn_more(w->t, first + half + ATTN_TILE + ATTN_LANES) ? ATTN_TILE * bytes : 0,
+                  to);
+        for (uint32_t d = whole; d < dk; d++)
             for (uint32_t l = 0; l < ATTN_LANES; l++)
-                to[(size_t)d * ATTN_TILE + l] = attn_element(type, row[l], d);
+                to[(size_t)d * ATTN_TILE + l] = attn_element(type, rows + l * bytes, d);
     }
 }
 
@@ -246,6 +270,9 @@ CPU_INLINE void attn_open_values(const uint32_t type, const struct attn_work *w)
         const uint8_t *row = attn_cell(t->v, t->v2, t->n_first, c - t->at, bytes);
         float *to = w->values + (size_t)c * ATTN_TILE;
         size_t i = 0;
+        const size_t ahead = attn_more(t, c + 1 + ATTN_AHEAD / (uint32_t)bytes) ? ATTN_AHEAD : 0;
+        for (size_t b = 0; b < bytes; b += 64)
+            _mm_prefetch((const char *)row + b + ahead, _MM_HINT_T1);
         for (; i + ATTN_LANES <= t->dv; i += ATTN_LANES)
             vec_store(to + i / ATTN_TILE * CPU_ATTN_CELLS * ATTN_TILE + i % ATTN_TILE,
                       cache_vec(type, row, i));
@@ -305,10 +332,11 @@ static void attn_all_values(const struct attn_work *w)
 }
 
 /* ---------------------------------------------------------------- values where they lie */
-/* Columns i .. i + nz vectors of n rows over `len` neighbouring rows of the cache. */
+/* Columns i .. i + nz vectors of n rows over `len` neighbouring rows of the cache, of which the
+ * first `more` have others behind them. */
 CPU_INLINE void attn_direct_n(const uint32_t type, const int n, const int nz, const float *p,
-                              const uint8_t *v, size_t bytes, size_t i, uint32_t len, float *out,
-                              size_t stride)
+                              const uint8_t *v, size_t bytes, size_t i, uint32_t len, uint32_t more,
+                              float *out, size_t stride)
 {
     const size_t at = attn_row_bytes(type, i), wide = attn_row_bytes(type, (size_t)nz * ATTN_LANES);
     attn_vec acc[4][8];
@@ -319,9 +347,10 @@ CPU_INLINE void attn_direct_n(const uint32_t type, const int n, const int nz, co
             acc[r][z] = vec_load(out + (size_t)r * stride + i + (size_t)(z * ATTN_LANES));
     }
     for (uint32_t c = 0; c < len; c++, v += bytes) {
+        const size_t ahead = c < more ? ATTN_AHEAD : 0;
         attn_vec x[8];
         for (size_t b = 0; b < wide; b += 64)
-            _mm_prefetch((const char *)v + at + b + ATTN_AHEAD, _MM_HINT_T0);
+            _mm_prefetch((const char *)v + at + b + ahead, _MM_HINT_T1);
         CPU_UNROLL
         for (int z = 0; z < nz; z++)
             x[z] = cache_vec(type, v, i + (size_t)(z * ATTN_LANES));
@@ -344,14 +373,14 @@ CPU_INLINE void attn_direct_n(const uint32_t type, const int n, const int nz, co
 /* Of `wide` vectors at a time, and two where less is left (dv is a multiple of two). */
 CPU_INLINE void attn_direct_rows(const uint32_t type, const int n, const int wide,
                                  const struct cpu_attn_tile *t, const float *p, const uint8_t *v,
-                                 uint32_t len, float *out)
+                                 uint32_t len, uint32_t more, float *out)
 {
     const size_t bytes = attn_row_bytes(type, t->dv), stride = CPU_ATTN_OUT(t->dv);
     size_t i = 0;
     for (; i + (size_t)(wide * ATTN_LANES) <= t->dv; i += (size_t)(wide * ATTN_LANES))
-        attn_direct_n(type, n, wide, p, v, bytes, i, len, out, stride);
+        attn_direct_n(type, n, wide, p, v, bytes, i, len, more, out, stride);
     for (; i < t->dv; i += ATTN_TILE)
-        attn_direct_n(type, n, 2, p, v, bytes, i, len, out, stride);
+        attn_direct_n(type, n, 2, p, v, bytes, i, len, more, out, stride);
 }
 
 CPU_INLINE void attn_direct(const uint32_t type, const struct attn_work *w)
@@ -359,21 +388,23 @@ CPU_INLINE void attn_direct(const uint32_t type, const struct attn_work *w)
     const struct cpu_attn_tile *t = w->t;
     const size_t bytes = attn_row_bytes(type, t->dv), stride = CPU_ATTN_OUT(t->dv);
     const struct cpu_attn_seen s = t->seen[0];
-    for (uint32_t c = s.from, len; c < s.to; c += len) {
+    for (uint32_t c = s.from, len, more; c < s.to; c += len) {
         const uint32_t i = c - t->at;
         const uint8_t *v = attn_cell(t->v, t->v2, t->n_first, i, bytes);
         len = (i < t->n_first ? t->n_first - i : t->n - i);
         len = len < s.to - c ? len : s.to - c;
+        more = ATTN_AHEAD / (uint32_t)bytes + 1; /* rows behind which nothing need be in use */
+        more = attn_more(t, c + len + more) ? len : len > more ? len - more : 0;
         for (uint32_t r = 0, n; r < t->n_row; r += n) {
             const float *p = w->score + (size_t)r * CPU_ATTN_SCORES + c;
             float *out = t->out + r * stride;
             n = attn_group(t->n_row - r);
             if (n == 4)
-                attn_direct_rows(type, 4, ATTN_LANES / 4, t, p, v, len, out);
+                attn_direct_rows(type, 4, ATTN_LANES / 4, t, p, v, len, more, out);
             else if (n == 2)
-                attn_direct_rows(type, 2, ATTN_LANES == 16 ? 8 : 4, t, p, v, len, out);
+                attn_direct_rows(type, 2, ATTN_LANES == 16 ? 8 : 4, t, p, v, len, more, out);
             else
-                attn_direct_rows(type, 1, 8, t, p, v, len, out);
+                attn_direct_rows(type, 1, 8, t, p, v, len, more, out);
         }
     }
 }
@@ -389,6 +420,14 @@ static void attn_values_in_place(const struct attn_work *w)
 }
 
 /* ---------------------------------------------------------------- the slot */
+/* The first values, on their way while scores are computed. */
+CPU_INLINE void attn_call_values(const struct cpu_attn_tile *t)
+{
+    const size_t bytes = (size_t)atsi_row_bytes(t->type_v, t->dv) * t->n_first;
+    for (size_t b = 0; b < bytes && b < ATTN_AHEAD; b += 64)
+        _mm_prefetch((const char *)t->v + b, _MM_HINT_T1);
+}
+
 CPU_INLINE int attn_few(const struct cpu_attn_tile *t)
 {
     if (t->n_row > ATTN_DIRECT_ROWS || t->dv % ATTN_TILE != 0)
@@ -402,10 +441,12 @@ CPU_INLINE int attn_few(const struct cpu_attn_tile *t)
 static void attn_chunk(const struct cpu_attn_tile *t)
 {
     const size_t dk = ((size_t)t->dk + 15) / 16 * 16, n_out = CPU_ATTN_OUT(t->dv);
-    struct attn_work w = {t, t->scratch, NULL, NULL, NULL};
+    struct attn_work w = {.t = t, .q = t->scratch};
     w.keys = w.q + t->n_row * dk;
-    w.values = w.keys + 32 * dk;
+    w.rows = w.keys + 32 * dk;
+    w.values = w.rows + 16 * dk;
     w.score = w.values + CPU_ATTN_CELLS * n_out;
+    attn_call_values(t);
     attn_pack_queries(&w);
     attn_all_scores(&w);
     for (uint32_t r = 0; r < t->n_row; r++) {

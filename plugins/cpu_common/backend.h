@@ -14,8 +14,8 @@
 /* Rows of a weight are dealt to workers in multiples of this, so that kernels see whole tiles: two
  * panels, which are read side by side. */
 #define CPU_ROW_STEP 32u
-/* Rows of activations that meet one expert at a time. */
-#define CPU_GATHER 64u
+/* Rows of activations that meet one expert at a time, at most: its weights are unpacked as often. */
+#define CPU_GATHER 128u
 #define CPU_NO_BAD_EXPERT INT64_MAX /* no 32-bit id */
 
 static inline size_t cpu_round_up(size_t n, size_t step)

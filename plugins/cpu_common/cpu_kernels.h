@@ -63,10 +63,10 @@ typedef void cpu_gemm_panel_fn(uint32_t type, const void *panels, uint32_t n_pan
 #define CPU_ATTN_ROWS 96u /* the most query rows of a call */
 /* Floats from row to row of a chunk's result: dv values, then padding. */
 #define CPU_ATTN_OUT(dv) (((size_t)(dv) + 31) / 32 * 32)
-/* Floats of scratch: queries, 32 keys, the values, the scores. */
+/* Floats of scratch: queries, 48 keys, the values, the scores. */
 #define CPU_ATTN_SCORES (CPU_ATTN_CELLS + 16u)
 #define CPU_ATTN_SCRATCH(n_row, dk, dv)                                                            \
-    (((size_t)(n_row) + 32) * (((size_t)(dk) + 15) / 16 * 16) +                                    \
+    (((size_t)(n_row) + 48) * (((size_t)(dk) + 15) / 16 * 16) +                                    \
      CPU_ATTN_CELLS * CPU_ATTN_OUT(dv) + (size_t)(n_row)*CPU_ATTN_SCORES)
 
 /* Cells [from, to) of a chunk; from >= to: none. */

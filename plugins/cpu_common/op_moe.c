@@ -131,8 +131,9 @@ static void one_expert(struct cpu_worker *w, const struct atsi_op *op, uint32_t 
     size_t act_bytes = w->act.block != 0 ? cpu_act_bytes(CPU_GATHER, k, w->act.block)
                                          : (size_t)CPU_GATHER * k * sizeof(float);
     float *y = (float *)(void *)(memory + cpu_round_up(act_bytes, CPU_ALIGN));
-    for (uint32_t done = 0; done < n; done += CPU_GATHER) {
-        uint32_t m = n - done < CPU_GATHER ? n - done : CPU_GATHER;
+    uint32_t parts = (n + CPU_GATHER - 1) / CPU_GATHER, each = (n + parts - 1) / parts;
+    for (uint32_t done = 0; done < n; done += each) {
+        uint32_t m = n - done < each ? n - done : each;
         struct cpu_act act;
         gather(w, op, slot + done, m, memory, &act);
         cpu_rows_times(w, op->weight[0], expert_base(op, e), (op->flags & ATSI_OP_EXACT) != 0,

@@ -313,7 +313,7 @@ static __device__ void wide_chunk(const struct attn_args &a, const wide_memory<3
 
 /* As attn_kernel(), with 32 * GROUPS queries. */
 template <uint32_t GROUPS>
-static __global__ void __launch_bounds__(GROUPS *CHUNK) attn_wide_kernel(struct attn_args a)
+static __global__ void __launch_bounds__(GROUPS *CHUNK, 1) attn_wide_kernel(struct attn_args a)
 {
     const uint32_t tile = 32 * GROUPS;
     ATSI_DYNAMIC_SHARED(struct attn_tile<tile>, s);

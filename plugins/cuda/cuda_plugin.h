@@ -35,6 +35,7 @@ struct cuda_settings {
     size_t staging_bytes; /* pinned ring for copies from pageable memory; 0: none */
     uint32_t copy_blocks; /* thread blocks of a copy kernel */
     bool fast_half;       /* see struct cuda_device */
+    bool fuse;            /* see struct cuda_launch, wanted */
 };
 
 void cuda_settings_get(const struct atsi_host *host, struct cuda_settings *out);

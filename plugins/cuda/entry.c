@@ -65,10 +65,16 @@ static const struct atsi_param p_fast_half = {
     .def = "false",
     .help = "Round activations to the type of F16 and BF16 weights in long prompts: twice as fast, "
             "less exact."};
+static const struct atsi_param p_fuse = {
+    .struct_size = sizeof p_fuse,
+    .type = ATSI_PARAM_BOOL,
+    .key = "fuse",
+    .def = "true",
+    .help = "Norms and activations round for the products behind them: fewer launches."};
 
-static const struct atsi_param *const params[] = {&p_device,      &p_graphs,    &p_graph_limit,
-                                                  &p_step,        &p_spin,      &p_staging,
-                                                  &p_copy_blocks, &p_fast_half, NULL};
+static const struct atsi_param *const params[] = {
+    &p_device,  &p_graphs,      &p_graph_limit, &p_step, &p_spin,
+    &p_staging, &p_copy_blocks, &p_fast_half,   &p_fuse, NULL};
 
 static const char *text_of(const struct atsi_host *host, const struct atsi_param *p)
 {
@@ -102,7 +108,8 @@ void cuda_settings_get(const struct atsi_host *host, struct cuda_settings *out)
                                   .spin_ns = (uint64_t)number(host, &p_spin) * 1000,
                                   .staging_bytes = (size_t)number(host, &p_staging) << 20,
                                   .copy_blocks = (uint32_t)number(host, &p_copy_blocks),
-                                  .fast_half = flag(host, &p_fast_half)};
+                                  .fast_half = flag(host, &p_fast_half),
+                                  .fuse = flag(host, &p_fuse)};
 }
 
 static const struct atsi_backend_ops backend_ops = {

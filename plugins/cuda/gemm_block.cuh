@@ -302,7 +302,8 @@ static __global__ void __launch_bounds__(GEMM_THREADS(BLOCK_WARP_ROWS, GEMM_WIDE
         make_tables<TYPE, LAYOUT>(m, slot, span_of<TYPE, LAYOUT>(p, i));
         __syncthreads();
         multiply_stage<TYPE, LAYOUT>(sums, m, slot, at, span_of<TYPE, LAYOUT>(p, i).n_units);
-        __syncthreads(); /* tables, and a ring of one, are free */
+        if (ring == 1)
+            __syncthreads(); /* it is free again */
     }
     gemm_store_sums(p, tile, m.token(), at, sums, NULL);
 }
@@ -317,6 +318,8 @@ static cudaError_t gemm_block_in(cudaStream_t s, const struct cuda_device *dev,
                               {2, 1},
                               B::PANELS ? 3u : 1u};
     gemm_plan plan = gemm_plan_of(p, dev, needs);
+    if (plan.shared > dev->shared_bytes) /* rows of Q2_K on sm_75: 2 KiB short */
+        return B::LARGE ? cuda_gemv_k(s, TYPE, LAYOUT, p) : cuda_gemv_32(s, TYPE, LAYOUT, p);
     cudaError_t e = gemm_allow(gemm_block_kernel<TYPE, LAYOUT>, plan);
     if (e != cudaSuccess)
         return e;

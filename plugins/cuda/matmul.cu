@@ -72,6 +72,13 @@ static bool fits(const struct atsi_op *op)
     return tokens_of(op) <= INT32_MAX && token_tiles(op) <= INT32_MAX / row_tiles;
 }
 
+uint32_t cuda_product_rounds(const struct atsi_op *op, uint32_t *rows, uint32_t *k)
+{
+    *rows = (uint32_t)x_rows_of(op);
+    *k = (uint32_t)op->weight[0]->ne[0];
+    return block_of(op);
+}
+
 /* ---------------------------------------------------------------- launching */
 
 static size_t act_bytes(const struct cuda_device *dev, const struct atsi_op *op)

@@ -5,10 +5,11 @@
  * it.
  *
  * Answers do not depend on the device: activations are rounded to 8 bits exactly as the CPU
- * backends do it, so that results differ by the rounding of f32 sums alone, and the result for one
- * row does not depend on how many rows a call holds.  A captured launch may be replayed with other
- * contents of all tensors: what changes from round to round (ids, positions, and with them the
- * number of visible positions) is read on the device.
+ * backends do it, so that results differ by the rounding of f32 sums alone.  The result for one row
+ * does not depend on how many rows a call holds, but for the same roundings between few rows and
+ * many (products, attention over f16 caches), where tensor cores take over.  A captured launch may
+ * be replayed with other contents of all tensors: what changes from round to round (ids, positions,
+ * and with them the number of visible positions) is read on the device.
  */
 #ifndef ATSI_CUDA_OP_H
 #define ATSI_CUDA_OP_H
@@ -50,6 +51,11 @@ struct cuda_launch {
                     * split; contents stay from op to op of a split */
     size_t scratch_bytes;
     struct cuda_rounded *rounded;
+    /* What a product behind a norm or a SwiGLU will want rounded: these leave it so themselves, and
+     * say so in `rounded`.  block 0: nothing. */
+    struct cuda_rounded wanted;
+    /* The next operation, when this launch is to do it too: a rotation by the same table. */
+    const struct atsi_op *with;
 };
 
 struct cuda_op {

@@ -4,9 +4,11 @@
  *
  * Squares are summed in f32, in an order that the length alone decides; a sum that overflowed or is
  * so small that squares underflowed is computed again in double, as the CPU backends always do.
+ *
+ * Whole rows that products read next are rounded for them on the way.
  */
 #include "grid.h"
-#include "math.cuh"
+#include "round.cuh"
 #include "shape.h"
 
 #define SHORT_RUN 1024u /* elements */
@@ -73,6 +75,50 @@ static __global__ void rms_norm_kernel(struct norm_args a)
     }
 }
 
+/* A block per row of a.n elements. */
+template <uint32_t BLOCK>
+static __global__ void __launch_bounds__(LONG_WARPS *CUDA_WARP)
+    rms_round_kernel(struct norm_args a, const cuda_rounding to)
+{
+    for (uint64_t r = blockIdx.x; r < a.n_runs; r += gridDim.x) {
+        const float *x = a.x + r * a.n;
+        float scale = norm_scale<LONG_WARPS>(x, a.n, a.eps, threadIdx.x), v[8];
+        for (uint32_t span = threadIdx.x / CUDA_WARP * ROUND_SPAN; span < a.n;
+             span += LONG_WARPS * ROUND_SPAN) {
+            uint32_t i = span + threadIdx.x % CUDA_WARP * 8;
+            bool inside = i < a.n; /* then all eight are */
+#pragma unroll
+            for (int e = 0; e < 8; e++) {
+                v[e] = inside ? x[i + e] * scale * a.weight[i + e] : 0.0f;
+                if (inside)
+                    a.y[r * a.n + i + e] = v[e];
+            }
+            round_store<BLOCK>(v, to, r * a.n + i, inside);
+        }
+    }
+}
+
+/* Whether the results will be wanted rounded, and whole rows are normalized by one block each. */
+static bool rounds_too(const struct cuda_launch *l, const struct norm_args *a)
+{
+    return l->wanted.block != 0 && l->wanted.src == a->y && a->n == l->wanted.k &&
+           a->n_runs == l->wanted.n_rows && a->per_row == 1 && a->width == a->n && a->n > SHORT_RUN;
+}
+
+static cudaError_t launch_rounding(const struct cuda_launch *l, const struct norm_args *a)
+{
+    struct cuda_rounding to =
+        cuda_rounding_of(l, l->wanted.n_rows, (uint32_t)l->wanted.k, l->wanted.block);
+    dim3 grid(cuda_blocks(a->n_runs, 1)), block(LONG_WARPS * CUDA_WARP);
+    cudaError_t e = l->wanted.block == 32
+                        ? ATSI_LAUNCH((rms_round_kernel<32>), grid, block, 0, l->stream, *a, to)
+                        : ATSI_LAUNCH((rms_round_kernel<256>), grid, block, 0, l->stream, *a, to);
+    *l->rounded = {};
+    if (e == cudaSuccess)
+        *l->rounded = l->wanted;
+    return e;
+}
+
 static int rms_norm_supports(const struct cuda_device *dev, const struct atsi_op *op)
 {
     (void)dev;
@@ -98,6 +144,8 @@ static cudaError_t rms_norm_launch(const struct cuda_launch *l, const struct ats
     a.width = (uint32_t)op->src[0]->ne[0];
     a.stride = op->p.norm.stride != 0 ? op->p.norm.stride : a.n;
     a.eps = op->p.norm.eps;
+    if (rounds_too(l, &a))
+        return launch_rounding(l, &a);
     if (a.n <= SHORT_RUN)
         return ATSI_LAUNCH((rms_norm_kernel<1, SHORT_WARPS>),
                            dim3(cuda_blocks(a.n_runs, SHORT_WARPS)), dim3(SHORT_WARPS * CUDA_WARP),

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ATSI_OP_ROPE. */
+ * ATSI_OP_ROPE: of one operation, or of two that turn by the same table (queries and keys). */
 #include "grid.h"
 #include "launch.cuh"
 #include "shape.h"
 
 struct rope_args {
-    const float *x, *table;
-    float *y;
-    uint32_t n_rows, n_head, head_dim, n_rot, mode;
+    const float *x[2], *table;
+    float *y[2];
+    uint32_t n_head[2]; /* the second: 0 */
+    uint32_t n_rows, head_dim, n_rot, mode;
 };
 
 /* One pair of a head, or one element behind the pairs.  y may be x: each element is read and
@@ -31,12 +32,18 @@ static __device__ void rope_unit(const struct rope_args &a, const float *table, 
 static __global__ void rope_kernel(struct rope_args a)
 {
     uint32_t units = a.head_dim - a.n_rot / 2;
-    for (uint32_t u = blockIdx.x * blockDim.x + threadIdx.x; u < a.n_head * units;
-         u += gridDim.x * blockDim.x)
+    for (uint32_t u = blockIdx.x * blockDim.x + threadIdx.x;
+         u < (a.n_head[0] + a.n_head[1]) * units; u += gridDim.x * blockDim.x) {
+        uint32_t head = u / units, i = head >= a.n_head[0] ? 1 : 0;
+        uint32_t n_head = i != 0 ? a.n_head[1] : a.n_head[0];
+        const float *x = i != 0 ? a.x[1] : a.x[0];
+        float *y = i != 0 ? a.y[1] : a.y[0];
+        head -= i != 0 ? a.n_head[0] : 0;
         for (uint64_t t = blockIdx.y; t < a.n_rows; t += gridDim.y) {
-            uint64_t at = (t * a.n_head + u / units) * a.head_dim;
-            rope_unit(a, a.table + t * a.n_rot, a.x + at, a.y + at, u % units);
+            uint64_t at = (t * n_head + head) * a.head_dim;
+            rope_unit(a, a.table + t * a.n_rot, x + at, y + at, u % units);
         }
+    }
 }
 
 static int rope_supports(const struct cuda_device *dev, const struct atsi_op *op)
@@ -53,16 +60,19 @@ static int rope_supports(const struct cuda_device *dev, const struct atsi_op *op
 
 static cudaError_t rope_launch(const struct cuda_launch *l, const struct atsi_op *op)
 {
+    const struct atsi_op *ops[2] = {op, l->with};
     struct rope_args a = {};
-    a.x = (const float *)op->src[0]->data;
     a.table = (const float *)op->src[1]->data;
-    a.y = (float *)op->dst[0]->data;
     a.n_rows = op->n_rows;
-    a.n_head = op->p.rope.n_head;
     a.head_dim = op->p.rope.head_dim;
     a.n_rot = op->p.rope.n_rot;
     a.mode = op->p.rope.mode;
-    uint64_t units = (uint64_t)a.n_head * (a.head_dim - a.n_rot / 2);
+    for (int i = 0; i < 2 && ops[i] != NULL; i++) {
+        a.x[i] = (const float *)ops[i]->src[0]->data;
+        a.y[i] = (float *)ops[i]->dst[0]->data;
+        a.n_head[i] = ops[i]->p.rope.n_head;
+    }
+    uint64_t units = ((uint64_t)a.n_head[0] + a.n_head[1]) * (a.head_dim - a.n_rot / 2);
     dim3 grid(cuda_blocks(units, CUDA_THREADS), cuda_blocks_y(a.n_rows));
     return ATSI_LAUNCH(rope_kernel, grid, dim3(CUDA_THREADS), 0, l->stream, a);
 }

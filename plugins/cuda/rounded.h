@@ -23,12 +23,26 @@ struct cuda_act {
     uint32_t k, block; /* 32 or 256 */
 };
 
+/* The same to be filled. */
+struct cuda_rounding {
+    int8_t *q;
+    float *d;
+    int16_t *s;
+};
+
 /* Bytes that `rows` rows of k elements take, a multiple of 256. */
 size_t cuda_act_bytes(uint64_t rows, uint32_t k, uint32_t block);
 
 /* Queues the rounding of x [rows][k] into the scratch, unless what lies there is just that. */
 cudaError_t cuda_act_round(const struct cuda_launch *l, const float *x, uint32_t rows, uint32_t k,
                            uint32_t block, struct cuda_act *out);
+
+/* Where in the scratch it goes. */
+struct cuda_rounding cuda_rounding_of(const struct cuda_launch *l, uint64_t rows, uint32_t k,
+                                      uint32_t block);
+
+/* What a product rounds its activations by, *rows of k elements; 0: it does not. */
+uint32_t cuda_product_rounds(const struct atsi_op *op, uint32_t *rows, uint32_t *k);
 
 #ifdef __cplusplus
 }

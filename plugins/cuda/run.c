@@ -5,10 +5,12 @@
  * When queueing fails half way, what was queued is waited for: nothing stays under way.
  */
 #include "cuda_plugin.h"
+#include "rounded.h"
 
 #include <string.h>
 
 #define MIN_SCRATCH ((size_t)1 << 20)
+#define LOOK_AHEAD 6u                       /* operations behind one whose results they read */
 #define SCRATCH_ADDRESSES ((size_t)2 << 30) /* reserved, not allocated */
 
 /* ---------------------------------------------------------------- looking at ops */
@@ -147,21 +149,89 @@ static bool written_over(const struct cuda_rounded *r, const struct atsi_op *op)
     return false;
 }
 
+static bool is_product(const struct atsi_op *op)
+{
+    return op->kind == ATSI_OP_MATMUL || op->kind == ATSI_OP_MATMUL_ID;
+}
+
 /* Rounded activations stay until their source or the work space they lie in is written over. */
 static void keep_rounded(struct atsi_queue *q, const struct atsi_op *op)
 {
     const struct cuda_op *k = cuda_ops[op->kind];
-    bool product = op->kind == ATSI_OP_MATMUL || op->kind == ATSI_OP_MATMUL_ID;
-    bool overwrites = !product && k->scratch != NULL && k->scratch(&q->be->dev, op) > 0;
+    bool overwrites = !is_product(op) && k->scratch != NULL && k->scratch(&q->be->dev, op) > 0;
     if (q->rounded.src != NULL && (overwrites || written_over(&q->rounded, op)))
         q->rounded = (struct cuda_rounded){0};
+}
+
+/* Whether op, on its way, writes over what another would leave in the work space. */
+static bool uses_scratch(const struct atsi_queue *q, const struct atsi_op *op)
+{
+    const struct cuda_op *k = cuda_ops[op->kind];
+    return k->scratch != NULL && k->scratch(&q->be->dev, op) > 0;
+}
+
+/* What the first product that reads the results of op `i` wants rounded, when nothing in between
+ * needs the work space and nothing writes over these results. */
+static struct cuda_rounded wanted_after(const struct atsi_queue *q, const struct atsi_split *split,
+                                        uint32_t i)
+{
+    const struct atsi_op *op = split->ops[i];
+    struct cuda_rounded w = {0};
+    bool rounds = op->kind == ATSI_OP_RMS_NORM || op->kind == ATSI_OP_SWIGLU;
+    if (!q->be->set.fuse || !rounds)
+        return w;
+    for (uint32_t j = i + 1; j < split->n_ops && j <= i + LOOK_AHEAD; j++) {
+        const struct atsi_op *next = split->ops[j];
+        uint32_t k = 0;
+        if (is_product(next) && next->src[0]->data == op->dst[0]->data) {
+            w.block = cuda_product_rounds(next, &w.n_rows, &k);
+            w.src = op->dst[0]->data;
+            w.k = k;
+            if (w.block != 0 && (uint64_t)w.n_rows * k == (uint64_t)op->n_rows * op->dst[0]->ne[0])
+                return w;
+        }
+        w.n_rows = op->n_rows;
+        w.k = op->dst[0]->ne[0];
+        w.src = op->dst[0]->data;
+        if (uses_scratch(q, next) || written_over(&w, next))
+            break;
+    }
+    return (struct cuda_rounded){0};
+}
+
+static bool overlap(const struct atsi_tensor *a, const struct atsi_tensor *b, uint32_t rows)
+{
+    uintptr_t at = (uintptr_t)a->data, bt = (uintptr_t)b->data;
+    return at < bt + (size_t)b->row_bytes * rows && bt < at + (size_t)a->row_bytes * rows;
+}
+
+/* The operation behind op `i` when both are rotations by one table, neither of what the other
+ * writes. */
+static const struct atsi_op *joined_with(const struct atsi_queue *q, const struct atsi_split *split,
+                                         uint32_t i)
+{
+    const struct atsi_op *a = split->ops[i], *b = i + 1 < split->n_ops ? split->ops[i + 1] : NULL;
+    if (!q->be->set.fuse || b == NULL || a->kind != ATSI_OP_ROPE || b->kind != ATSI_OP_ROPE)
+        return NULL;
+    if (a->n_rows != b->n_rows || a->src[1]->data != b->src[1]->data ||
+        a->p.rope.head_dim != b->p.rope.head_dim || a->p.rope.n_rot != b->p.rope.n_rot ||
+        a->p.rope.mode != b->p.rope.mode ||
+        (uint64_t)a->p.rope.n_head + b->p.rope.n_head > UINT32_MAX / a->p.rope.head_dim ||
+        overlap(a->dst[0], b->src[0], a->n_rows) || overlap(a->dst[0], b->dst[0], a->n_rows) ||
+        overlap(a->dst[0], b->src[1], a->n_rows) || overlap(a->src[0], b->dst[0], a->n_rows))
+        return NULL;
+    return b;
 }
 
 static int launch_op(struct atsi_queue *q, const struct cuda_launch *l, const struct atsi_op *op,
                      struct atsi_err *err)
 {
-    cudaError_t e = cuda_ops[op->kind]->launch(l, op);
-    keep_rounded(q, op);
+    cudaError_t e;
+    if (l->wanted.block != 0)
+        q->rounded = (struct cuda_rounded){0}; /* what lay there goes, one way or the other */
+    e = cuda_ops[op->kind]->launch(l, op);
+    if (l->wanted.block == 0 || q->rounded.src != l->wanted.src)
+        keep_rounded(q, op);
     if (e == cudaSuccess && q->be->set.step)
         e = cudaStreamSynchronize(q->stream);
     return cuda_check(q->be, e, err, "%s of %s", cuda_op_name(op->kind), cuda_op_tensor(op));
@@ -180,7 +250,13 @@ int cuda_launch_ops(struct atsi_queue *q, const struct atsi_split *split, struct
     if (times != NULL)
         rc = cuda_check(q->be, cudaEventRecord(times->ev[0], q->stream), err, "recording an event");
     for (uint32_t i = 0; i < split->n_ops && rc == ATSI_OK; i++) {
-        rc = launch_op(q, &l, split->ops[i], err);
+        const struct atsi_op *done = l.with;
+        l.wanted = wanted_after(q, split, i);
+        l.with = done == NULL ? joined_with(q, split, i) : NULL;
+        if (done == NULL)
+            rc = launch_op(q, &l, split->ops[i], err);
+        else
+            keep_rounded(q, done);
         if (rc == ATSI_OK && times != NULL)
             rc = cuda_check(q->be, cudaEventRecord(times->ev[i + 1], q->stream), err,
                             "recording an event");

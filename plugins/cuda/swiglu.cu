@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ATSI_OP_SWIGLU: gate and up lie in two tensors, or one behind the other in each run of one. */
+ * ATSI_OP_SWIGLU: gate and up lie in two tensors, or one behind the other in each run of one.
+ * Results that products read next are rounded for them on the way. */
 #include "grid.h"
-#include "math.cuh"
+#include "round.cuh"
 #include "shape.h"
 
 struct glu_args {
@@ -37,6 +38,47 @@ static __global__ void swiglu_kernel(struct glu_args a)
         for (uint32_t i = first; i < a.run; i += gridDim.x * blockDim.x)
             a.y[r * a.run + i] =
                 glu<CLAMPED>(a.gate[r * a.step + i], a.up[r * a.step + i], a.alpha, a.limit);
+}
+
+/* 256 results to a warp; runs are multiples of 8. */
+template <bool CLAMPED, uint32_t BLOCK>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    swiglu_round_kernel(struct glu_args a, const cuda_rounding to)
+{
+    uint64_t warp = ((uint64_t)blockIdx.x * CUDA_THREADS + threadIdx.x) / CUDA_WARP;
+    uint64_t step = (uint64_t)gridDim.x * CUDA_THREADS / CUDA_WARP * ROUND_SPAN;
+    uint64_t n = a.n_runs * a.run;
+    for (uint64_t span = warp * ROUND_SPAN; span < n; span += step) {
+        uint64_t at = span + threadIdx.x % CUDA_WARP * 8;
+        bool inside = at < n; /* then all eight are, and in one run */
+        uint64_t from = inside ? at / a.run * a.step + at % a.run : 0;
+        float v[8];
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            v[e] = inside ? glu<CLAMPED>(a.gate[from + e], a.up[from + e], a.alpha, a.limit) : 0.0f;
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            if (inside)
+                a.y[at + e] = v[e];
+        round_store<BLOCK>(v, to, at, inside);
+    }
+}
+
+template <bool CLAMPED>
+static cudaError_t launch_rounding(const struct cuda_launch *l, const struct glu_args &a)
+{
+    struct cuda_rounding to =
+        cuda_rounding_of(l, l->wanted.n_rows, (uint32_t)l->wanted.k, l->wanted.block);
+    uint64_t spans = cuda_div_up(a.n_runs * a.run, ROUND_SPAN);
+    dim3 grid(cuda_blocks(spans, CUDA_THREADS / CUDA_WARP)), block(CUDA_THREADS);
+    cudaError_t e =
+        l->wanted.block == 32
+            ? ATSI_LAUNCH((swiglu_round_kernel<CLAMPED, 32>), grid, block, 0, l->stream, a, to)
+            : ATSI_LAUNCH((swiglu_round_kernel<CLAMPED, 256>), grid, block, 0, l->stream, a, to);
+    *l->rounded = {};
+    if (e == cudaSuccess)
+        *l->rounded = l->wanted;
+    return e;
 }
 
 static int swiglu_supports(const struct cuda_device *dev, const struct atsi_op *op)
@@ -75,7 +117,11 @@ static cudaError_t swiglu_launch(const struct cuda_launch *l, const struct atsi_
 {
     struct glu_args a = swiglu_args(op);
     dim3 grid(cuda_blocks(a.run, CUDA_THREADS), cuda_blocks_y(a.n_runs));
-    if (op->p.glu.kind == ATSI_GLU_CLAMPED)
+    bool clamped = op->p.glu.kind == ATSI_GLU_CLAMPED;
+    if (l->wanted.block != 0 && l->wanted.src == a.y && a.run % 8 == 0 &&
+        l->wanted.n_rows * l->wanted.k == a.n_runs * a.run)
+        return clamped ? launch_rounding<true>(l, a) : launch_rounding<false>(l, a);
+    if (clamped)
         return ATSI_LAUNCH((swiglu_kernel<true>), grid, dim3(CUDA_THREADS), 0, l->stream, a);
     return ATSI_LAUNCH((swiglu_kernel<false>), grid, dim3(CUDA_THREADS), 0, l->stream, a);
 }

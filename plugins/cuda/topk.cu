@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ATSI_OP_TOPK: one warp per row.
+ * ATSI_OP_TOPK: one warp per row; for rows as long as a vocabulary one block, each warp of which
+ * looks for the next key of its part whenever its last one was taken.
  *
  * Logits and their ids make keys that are all different: larger logit first, then lower id, NaN
  * last.  The next of the selected is the largest key below the one before, so nothing is kept but
@@ -10,7 +11,9 @@
 #include "math.cuh"
 #include "shape.h"
 
-#define TOPK_WARPS 4u /* rows of a block */
+#define TOPK_WARPS 4u   /* rows of a block */
+#define TOPK_LONG 8192u /* logits from which a row is a block's */
+#define TOPK_PARTS 32u  /* warps of such a block */
 
 struct topk_args {
     const float *logits;
@@ -47,11 +50,12 @@ static __device__ inline uint64_t warp_max_key(uint64_t key)
     return key;
 }
 
-/* The largest key of the row below `limit`. */
-static __device__ uint64_t next_key(const float *logits, uint32_t n, uint64_t limit, uint32_t lane)
+/* The largest key of logits [from, to) below `limit`. */
+static __device__ uint64_t next_key(const float *logits, uint32_t from, uint32_t to, uint64_t limit,
+                                    uint32_t lane)
 {
     uint64_t best = 0; /* below all: the low half of a key is never 0, ids being below 2^31 */
-    for (uint32_t i = lane; i < n; i += CUDA_WARP) {
+    for (uint32_t i = from + lane; i < to; i += CUDA_WARP) {
         uint64_t key = logit_key(logits[i], i);
         if (key < limit && key > best)
             best = key;
@@ -64,7 +68,7 @@ static __device__ void select_ids(const struct topk_args &a, uint64_t row, uint3
 {
     uint64_t key = ~(uint64_t)0;
     for (uint32_t j = 0; j < a.n_used; j++) {
-        key = next_key(a.logits + row * a.n, a.n, key, lane);
+        key = next_key(a.logits + row * a.n, 0, a.n, key, lane);
         if (lane == j % CUDA_WARP)
             a.ids[row * a.n_used + j] = (int32_t)key_id(key);
     }
@@ -105,9 +109,36 @@ static __global__ void topk_kernel(struct topk_args a)
     uint64_t step = (uint64_t)gridDim.x * TOPK_WARPS;
     for (uint64_t row = (uint64_t)blockIdx.x * TOPK_WARPS + threadIdx.x / CUDA_WARP; row < a.n_rows;
          row += step) {
-        uint64_t best = next_key(a.logits + row * a.n, a.n, ~(uint64_t)0, lane);
+        uint64_t best = next_key(a.logits + row * a.n, 0, a.n, ~(uint64_t)0, lane);
         select_ids(a, row, lane);
         weigh(a, row, a.logits[row * a.n + key_id(best)], lane);
+    }
+}
+
+/* A block per row. */
+static __global__ void __launch_bounds__(TOPK_PARTS *CUDA_WARP) topk_long_kernel(struct topk_args a)
+{
+    __shared__ uint64_t part[TOPK_PARTS];
+    uint32_t lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
+    uint32_t size = (a.n + TOPK_PARTS - 1) / TOPK_PARTS, from = warp * size;
+    uint32_t to = from + size < a.n ? from + size : a.n;
+    for (uint64_t row = blockIdx.x; row < a.n_rows; row += gridDim.x) {
+        const float *logits = a.logits + row * a.n;
+        uint64_t mine = next_key(logits, from, to, ~(uint64_t)0, lane), first = 0;
+        for (uint32_t j = 0; j < a.n_used; j++) {
+            if (lane == 0)
+                part[warp] = mine;
+            __syncthreads();
+            uint64_t best = warp_max_key(part[lane]);
+            __syncthreads(); /* `part` is free again */
+            first = j == 0 ? best : first;
+            if (warp == 0 && lane == j % CUDA_WARP)
+                a.ids[row * a.n_used + j] = (int32_t)key_id(best);
+            if (mine == best)
+                mine = next_key(logits, from, to, best, lane);
+        }
+        if (warp == 0)
+            weigh(a, row, logits[key_id(first)], lane);
     }
 }
 
@@ -132,6 +163,9 @@ static cudaError_t topk_launch(const struct cuda_launch *l, const struct atsi_op
     a.n = (uint32_t)op->src[0]->ne[0];
     a.n_used = op->p.moe.n_used;
     a.gating = op->p.moe.gating;
+    if (a.n >= TOPK_LONG)
+        return ATSI_LAUNCH(topk_long_kernel, dim3(cuda_blocks(a.n_rows, 1)),
+                           dim3(TOPK_PARTS * CUDA_WARP), 0, l->stream, a);
     return ATSI_LAUNCH(topk_kernel, dim3(cuda_blocks(a.n_rows, TOPK_WARPS)),
                        dim3(TOPK_WARPS * CUDA_WARP), 0, l->stream, a);
 }

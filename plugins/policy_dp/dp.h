@@ -17,6 +17,7 @@ enum dp_experts { DP_EXPERTS_FADE, DP_EXPERTS_LRU, DP_EXPERTS_LFU, DP_EXPERTS_OF
 struct dp_settings {
     enum dp_algorithm algorithm;
     enum dp_experts experts;
+    int always_cache;                    /* where experts have memory at all */
     int64_t unit;                        /* bytes */
     uint32_t evals;                      /* of local search */
     uint32_t eps_pm, tau, regret_eps_pm; /* per mille; rounds */

@@ -128,7 +128,7 @@ static int try_caches(struct call *c, const struct atsi_problem *in, struct outc
     dp_caches_share(in, &c->caches, c->other);
     dp_caches_price(&c->caches, c->decode.op, in->n_items);
     with = judge(c, c->other);
-    if (!(with.request_ns < best->request_ns))
+    if (!c->s.always_cache && !(with.request_ns < best->request_ns))
         return 0;
     *best = with;
     memcpy(c->b, c->other, in->n_items);

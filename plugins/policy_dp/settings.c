@@ -40,6 +40,17 @@ static const struct atsi_param p_experts = {
     .choices = "fade|lru|lfu|off",
     .help = "Expert caches keep what is used most often lately; last; most often ever; off: none."};
 
+static const char *const memories[] = {"auto", "caches"};
+static const struct atsi_param p_memory = {
+    .struct_size = sizeof p_memory,
+    .type = ATSI_PARAM_CHOICE,
+    .key = "expert_memory",
+    .def = "auto",
+    .choices = "auto|caches",
+    .help =
+        "What experts have of the accelerator's memory. auto: whole stacks or caches, whichever "
+        "answers sooner; caches: caches in any case."};
+
 /* A parameter that is a number. */
 struct number {
     struct atsi_param p;
@@ -102,10 +113,11 @@ static const struct number numbers[N_NUMBERS] = {
                  1000000000},
 };
 
-const struct atsi_param *const dp_params[] = {
-    &p_algorithm,           &p_experts,          &numbers[UNIT].p,
-    &numbers[EVALS].p,      &numbers[EPS].p,     &numbers[TAU].p,
-    &numbers[REGRET_EPS].p, &numbers[REBUILD].p, NULL};
+const struct atsi_param *const dp_params[] = {&p_algorithm,        &p_experts,
+                                              &p_memory,           &numbers[UNIT].p,
+                                              &numbers[EVALS].p,   &numbers[EPS].p,
+                                              &numbers[TAU].p,     &numbers[REGRET_EPS].p,
+                                              &numbers[REBUILD].p, NULL};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct atsi_host *the_host;
@@ -163,16 +175,19 @@ static int read_number(const struct number *n, double *out, struct atsi_err *err
 static int read_all(struct dp_settings *s, struct atsi_err *err)
 {
     double v[N_NUMBERS];
-    int algorithm = 0, keep = 0;
+    int algorithm = 0, keep = 0, memory = 0;
     int rc = read_choice(&p_algorithm, algorithms, N_ALGORITHMS, &algorithm, err);
     if (rc == ATSI_OK)
         rc = read_choice(&p_experts, experts, N_EXPERTS, &keep, err);
+    if (rc == ATSI_OK)
+        rc = read_choice(&p_memory, memories, 2, &memory, err);
     for (int k = 0; rc == ATSI_OK && k < N_NUMBERS; k++)
         rc = read_number(&numbers[k], &v[k], err);
     if (rc != ATSI_OK)
         return rc;
     s->algorithm = (enum dp_algorithm)algorithm;
     s->experts = (enum dp_experts)keep;
+    s->always_cache = memory;
     s->unit = (int64_t)v[UNIT] * 1024;
     s->evals = (uint32_t)v[EVALS];
     s->eps_pm = (uint32_t)lround(1000 * v[EPS]);

@@ -59,6 +59,8 @@ void ck_near(struct ck *c, size_t at, size_t at2, float value, double want, doub
 /* ---------------------------------------------------------------- tables */
 void cpu_avx2_kernels(const struct atsi_host *host, struct cpu_kernels *out);
 void cpu_avx512_kernels(const struct atsi_host *host, struct cpu_kernels *out);
+void amx_emulated_kernels(const struct atsi_host *host, struct cpu_kernels *out);
+void amx_kernels(const struct atsi_host *host, struct cpu_kernels *out);
 
 void fill_panel_32_avx2_evex(struct cpu_kernels *out);
 void fill_panel_k_avx2_evex(struct cpu_kernels *out);
@@ -99,6 +101,10 @@ static const struct table {
 #ifdef CK_HAVE_AVX512
     {"avx512", "avx512, VNNI hidden", AVX512_CAPS, ATSI_CPU_AVX512VNNI, cpu_avx512_kernels, true},
     {"avx512", "avx512", AVX512_CAPS | ATSI_CPU_AVX512VNNI, 0, cpu_avx512_kernels, true},
+#endif
+#ifdef CK_HAVE_AMX
+    {"amx", "amx, tiles in C", AVX512_CAPS | ATSI_CPU_AVX512VNNI, 0, amx_emulated_kernels, true},
+    {"amx", "amx", AVX512_CAPS | ATSI_CPU_AVX512VNNI | ATSI_CPU_AMX_INT8, 0, amx_kernels, true},
 #endif
 };
 #define N_TABLES (sizeof tables / sizeof tables[0])

@@ -21,7 +21,7 @@ int kt_setup(void **state)
     static struct kt k;
     fixture_open(&k.ref, 1);
     CUDA_OK(cudaStreamCreateWithFlags(&k.stream, cudaStreamNonBlocking));
-    k.dev = (struct cuda_device){.sm = 75, .n_sm = 16, .shared_bytes = 49152};
+    k.dev = (struct cuda_device){.sm = 90, .n_sm = 16, .shared_bytes = 160 << 10};
     *state = &k;
     return 0;
 }

@@ -20,9 +20,15 @@ const uint32_t product_types[16] = {
     ATSI_TYPE_Q6_K, ATSI_TYPE_IQ4_NL, ATSI_TYPE_IQ4_XS, ATSI_TYPE_MXFP4};
 
 static const struct cuda_device fast_device = {0, 80, 4, 99 << 10, true};
+static const struct cuda_device old_device = {0, 75, 4, 64 << 10, false};
 const struct cuda_device product_device = {0, 80, 4, 99 << 10, false};
 cudaStream_t product_stream;
 static struct cpu_kernels ref;
+
+static const struct cuda_device *device_of(const struct product *p)
+{
+    return p->fast_half ? &fast_device : p->old ? &old_device : &product_device;
+}
 
 static void good(cudaError_t e)
 {
@@ -187,7 +193,7 @@ void product_open(struct product_trial *t, const struct product *p, uint64_t see
     t->op.weight[0] = &t->t[0];
     t->op.dst[0] = &t->t[2];
     assert_true(product_kernel(t)->supports(&product_device, &t->op));
-    t->scratch_bytes = product_kernel(t)->scratch(&product_device, &t->op);
+    t->scratch_bytes = product_kernel(t)->scratch(device_of(&t->p), &t->op);
     if (t->scratch_bytes != 0)
         good(cudaMalloc(&t->dev_scratch, t->scratch_bytes));
 }
@@ -225,8 +231,11 @@ void product_send_ids(struct product_trial *t)
 
 void product_run(struct product_trial *t)
 {
-    struct cuda_launch l = {product_stream, t->p.fast_half ? &fast_device : &product_device,
-                            t->dev_scratch, t->scratch_bytes, &t->rounded};
+    struct cuda_launch l = {.stream = product_stream,
+                            .dev = device_of(&t->p),
+                            .scratch = t->dev_scratch,
+                            .scratch_bytes = t->scratch_bytes,
+                            .rounded = &t->rounded};
     memset(t->y, 0xff, t->y_bytes);
     send(t->dev_y, t->y, t->y_bytes);
     good(product_kernel(t)->launch(&l, &t->op));

@@ -28,6 +28,7 @@ struct product {
     uint32_t n_expert, used;        /* 0: a plain product */
     bool per_slot;                  /* activations of their own for each slot */
     bool bias, exact, fast_half;
+    bool old; /* on a device of compute capability 7.5 */
     enum ck_mode mode;
     uint32_t shift; /* bytes from an aligned address to the weight */
 };

@@ -107,7 +107,7 @@ static void try_embed(uint32_t type, uint32_t k, uint32_t layout)
                          .weight = {&w},
                          .dst = {&d}};
     struct cuda_rounded rounded = {0};
-    struct cuda_launch l = {product_stream, &product_device, NULL, 0, &rounded};
+    struct cuda_launch l = {.stream = product_stream, .dev = &product_device, .rounded = &rounded};
     assert_true(cuda_op_embed.supports(&product_device, &op));
     assert_int_equal(cuda_op_embed.scratch(&product_device, &op), 0);
     good(cuda_op_embed.launch(&l, &op));
@@ -228,7 +228,11 @@ static void try_rounding(uint32_t rows, uint32_t k, uint32_t block)
     dev_x = device(x, (size_t)rows * k * sizeof *x);
     memset(got, 0, bytes);
     scratch = device(got, bytes);
-    struct cuda_launch l = {product_stream, &product_device, scratch, bytes, &rounded};
+    struct cuda_launch l = {.stream = product_stream,
+                            .dev = &product_device,
+                            .scratch = scratch,
+                            .scratch_bytes = bytes,
+                            .rounded = &rounded};
     good(cuda_act_round(&l, dev_x, rows, k, block, &at));
     assert_ptr_equal(rounded.src, dev_x);
     fetch(got, scratch, bytes);

@@ -57,6 +57,22 @@ static void test_wide_tiles(void **state)
         }
 }
 
+/* As the oldest devices: less shared memory, no bf16. */
+static void test_old_device(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < N_TYPES; i++)
+        for (uint32_t layout = 0; layout < 2; layout++) {
+            struct product p = {.type = product_types[i],
+                                .layout = layout,
+                                .k = length_of(product_types[i], 1) == 37 ? 264 : 768,
+                                .rows = 35,
+                                .n_rows = 11,
+                                .old = true};
+            product_try(&p, 1200 + i);
+        }
+}
+
 /* With activations rounded once, halves are off by what that rounding is, and no more. */
 static void test_fast_half(void **state)
 {
@@ -288,17 +304,12 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_wide_tiles),
-        cmocka_unit_test(test_fast_half),
-        cmocka_unit_test(test_exact_activations),
-        cmocka_unit_test(test_long_rows),
-        cmocka_unit_test(test_unaligned_rows),
-        cmocka_unit_test(test_unaligned_panels),
-        cmocka_unit_test(test_company),
-        cmocka_unit_test(test_layouts_agree),
-        cmocka_unit_test(test_rounding_is_kept),
+        cmocka_unit_test(test_shapes),           cmocka_unit_test(test_values),
+        cmocka_unit_test(test_wide_tiles),       cmocka_unit_test(test_fast_half),
+        cmocka_unit_test(test_old_device),       cmocka_unit_test(test_exact_activations),
+        cmocka_unit_test(test_long_rows),        cmocka_unit_test(test_unaligned_rows),
+        cmocka_unit_test(test_unaligned_panels), cmocka_unit_test(test_company),
+        cmocka_unit_test(test_layouts_agree),    cmocka_unit_test(test_rounding_is_kept),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, product_setup, product_teardown);

@@ -308,6 +308,8 @@ static void test_topk(void **state)
         for (int kind = 0; kind < N_LOGITS; kind++)
             topk_case(*state, shapes[i][0], shapes[i][1], kind, row_counts[(i + (size_t)kind) % 3]);
     topk_case(*state, 17000, 1, LOGITS_EQUAL, 2); /* selected: less than 2^-14 */
+    for (int kind = 0; kind < N_LOGITS; kind++)   /* a vocabulary */
+        topk_case(*state, 8192 + 5 * (uint32_t)kind, 20, kind, 1 + (uint32_t)kind % 3);
 }
 
 /* ---------------------------------------------------------------- convolution */

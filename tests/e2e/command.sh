@@ -159,7 +159,30 @@ expect "tokenize" 0 "969" "" tokenize -m "$dense" "Once upon a time"
 expect "bench" 0 "pp8" "" bench -m "$dense" -p 8 -n 4 -r 2
 expect "bench json" 0 '"avg_ts"' "" bench -m "$dense" -p 0 -n 4 -r 2 -o json
 expect "bench bad format" 2 "" "jsonl" bench -o xml
+expect "bench, a rival" 0 "ours / theirs" "" bench -m "$dense" -p 8 -n 0 -r 2 \
+  --rival 'other=echo "[{\"n_prompt\": {p}, \"n_gen\": {n}, \"avg_ts\": 100}]"'
+grep -q "| other | .* | 100.00 " out || fail "bench, a rival: its row"
+expect "bench, a rival that fails" 1 "" "rival sh: exit code 3: no such model" bench -m "$dense" -p 8 -n 0 -r 1 \
+  --rival 'sh -c "echo no such model >&2; exit 3" {model}'
+expect "bench, a rival of other tests" 1 "" "none of them pp8" bench -m "$dense" -p 8 -n 0 -r 1 \
+  --rival 'x=echo "{\"n_prompt\": 9, \"n_gen\": 0, \"avg_ts\": 1}" {model}'
+expect "bench, bandwidth as sql" 2 "" "expected md, csv or json" bench --bandwidth -o sql
 expect "kernels" 0 "" "" kernels --list
+expect "kernels, a table" 0 "matmul .* Q4_0 .* panels .* 64x32, 1 token" "" kernels --type Q4_0 --op matmul --shape 64x32 \
+  --save kernels.json
+"$atsinfer" kernels --type Q4_0 --op matmul --shape 64x32 --compare kernels.json >out 2>err
+grep -q "| was | change |" out || fail "kernels, compared"
+sed 's/"speed": [0-9.e+]*/"speed": 1e9/' kernels.json >faster.json
+expect "kernels, slower" 4 "slower" "are slower than in faster.json" kernels --type Q4_0 --op matmul --shape 64x32 \
+  --compare faster.json
+for bad in '{' '[]' '{"atsinfer_kernels": 2, "rows": []}' '{"atsinfer_kernels": 1, "rows": [], "cpu": 5}' \
+  '{"atsinfer_kernels": 1, "cpu": "x", "threads": 1, "rows": [{}]}'; do
+  echo "$bad" >bad.json
+  expect "kernels, compared with $bad" 2 "" "compare bad.json: " kernels --type Q4_0 --compare bad.json
+done
+expect "kernels, compared with nothing" 2 "" "nowhere.json" kernels --compare nowhere.json
+expect "kernels, bad shape" 2 "" "expected COLUMNSxROWS" kernels --shape 4096
+expect "kernels, bad op" 2 "" "not one of those" kernels --op mattmul
 
 # Ctrl-C in the middle of a text: what there is stays, exit code 130.
 "$atsinfer" run -p "Once upon a time" -n 100000 -c 100000 --ignore-eos >out 2>err </dev/null &

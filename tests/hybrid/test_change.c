@@ -200,6 +200,23 @@ static void every_policy_follows(void **state)
     assert_true(kept > 0);
 }
 
+/* Nothing is remembered yet: states are zero, wherever they are by then. */
+static void before_the_first_token(void **state)
+{
+    static const char *const settings[] = {"policy.name=policy_static",
+                                           "plugin.policy_static.mode=layer", "memory.vram=90%m",
+                                           "memory.temp=0", NULL};
+    (void)state;
+    for (uint32_t a = 0; am_tiny_names[a] != NULL; a++) {
+        struct pair p;
+        open_pair(&p, am_tiny_names[a], settings);
+        (void)change(&p, "30%m", am_tiny_names[a]);
+        (void)change(&p, "80%m", am_tiny_names[a]);
+        go_on(&p, 9, am_tiny_names[a]);
+        close_pair(&p);
+    }
+}
+
 /* Weights over the copy kernel, which reads pinned memory alone; then one thing after the other. */
 static void so_do_other_ways(void **state)
 {
@@ -309,8 +326,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_difference_is_copied), cmocka_unit_test(every_policy_follows),
-        cmocka_unit_test(so_do_other_ways),         cmocka_unit_test(the_ini_is_followed),
-        cmocka_unit_test(others_take_memory),
+        cmocka_unit_test(before_the_first_token),   cmocka_unit_test(so_do_other_ways),
+        cmocka_unit_test(the_ini_is_followed),      cmocka_unit_test(others_take_memory),
     };
     return cmocka_run_group_tests(tests, hr_enter, hr_leave);
 }

@@ -7,6 +7,10 @@ foreach(name rounds background)
   target_link_libraries(test_${name} PRIVATE atsi_core Threads::Threads ${CMAKE_DL_LIBS} m)
 endforeach()
 
+# The size of prefill rounds
+atsinfer_test(test_chunk test_chunk.c)
+target_link_libraries(test_chunk PRIVATE atsi_core m)
+
 # Plans under changing costs, on the simulated machine
 atsinfer_test(test_replan test_replan.c policy_case.c ${sim_bench} $<TARGET_OBJECTS:sched_cases>)
 target_link_libraries(test_replan PRIVATE atsi_core Threads::Threads ${CMAKE_DL_LIBS} m)
@@ -23,3 +27,7 @@ target_link_libraries(test_costs PRIVATE atsi_core m)
 atsinfer_test(test_measure test_measure.c scratch.c)
 target_link_libraries(test_measure PRIVATE atsi_core)
 add_dependencies(test_measure gguf cpu_ref twin)
+
+# Routing traces and the books of expert caches
+atsinfer_test(test_routing test_routing.c scratch.c)
+target_link_libraries(test_routing PRIVATE atsi_core m)

@@ -39,8 +39,8 @@ static void defaults(void **state)
 {
     struct atsi_conf *c = open_conf(NULL, NULL);
     (void)state;
-    expect(c, "prefill.chunk", "512", "built-in");
-    assert_int_equal(atsi_conf_int(c, "prefill.chunk"), 512);
+    expect(c, "prefill.chunk", "0", "built-in");
+    assert_int_equal(atsi_conf_int(c, "prefill.chunk"), 0);
     assert_true(atsi_conf_size(c, "memory.vram") == UINT64_MAX); /* auto */
     assert_true(atsi_conf_size(c, "memory.vram_margin") == UINT64_C(1) << 30);
     assert_null(atsi_conf_get(c, "no.such"));

@@ -16,8 +16,10 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -129,6 +131,49 @@ static void sleeping_workers_wake_up(void **state)
         assert_int_equal(atsi_pool_region(pool, count_run, &r, 0), ATSI_OK);
     }
     check_runs(&r, 3, 20);
+    atsi_pool_close(pool);
+}
+
+/* Threads of this process other than the caller's that are on a CPU or wait for one. */
+static unsigned count_awake(pid_t but)
+{
+    DIR *d = opendir("/proc/self/task");
+    unsigned n = 0;
+    assert_non_null(d);
+    for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        char path[300], line[128] = "";
+        const char *state;
+        FILE *f;
+        if (e->d_name[0] == '.' || strtol(e->d_name, NULL, 10) == (long)but)
+            continue;
+        (void)snprintf(path, sizeof path, "/proc/self/task/%s/stat", e->d_name);
+        f = fopen(path, "r");
+        assert_non_null(f);
+        assert_non_null(fgets(line, sizeof line, f));
+        assert_int_equal(fclose(f), 0);
+        state = strrchr(line, ')'); /* "pid (name) state .." */
+        assert_non_null(state);
+        n += state[2] == 'R';
+    }
+    assert_int_equal(closedir(d), 0);
+    return n;
+}
+
+/* What a pool may cost while nothing is asked of it: its workers end up asleep, not spinning.  The
+ * wait is long for slow machines; the workers' own limit is the spin of 1 ms. */
+static void idle_workers_sleep(void **state)
+{
+    struct atsi_pool *pool = open_pool(3, NULL, 1000000);
+    struct runs r = {.n_expected = 3};
+    (void)state;
+    for (uint32_t k = 1; k <= 3; k++) {
+        unsigned tries = 0;
+        assert_int_equal(atsi_pool_region(pool, count_run, &r, 0), ATSI_OK);
+        while (count_awake((pid_t)syscall(SYS_gettid)) > 0 && tries++ < 5000)
+            (void)usleep(2000);
+        assert_true(tries < 5000);
+        check_runs(&r, 3, k);
+    }
     atsi_pool_close(pool);
 }
 
@@ -571,6 +616,7 @@ int main(void)
         cmocka_unit_test(every_worker_runs_once),
         cmocka_unit_test(thousands_of_tiny_regions),
         cmocka_unit_test(sleeping_workers_wake_up),
+        cmocka_unit_test(idle_workers_sleep),
         cmocka_unit_test(the_caller_waits_for_slow_workers),
         cmocka_unit_test(barriers_separate_phases),
         cmocka_unit_test(barriers_outlast_their_spin),
