@@ -5,6 +5,8 @@
  */
 #include "cli/plan.h"
 
+#include "atsinfer/simulate.h"
+
 #include "cli/options.h"
 #include "cli/policy_spec.h"
 #include "cli/simulated.h"
