@@ -6,7 +6,6 @@
 #include "cli/plan.h"
 
 #include "atsinfer/simulate.h"
-
 #include "cli/options.h"
 #include "cli/policy_spec.h"
 #include "cli/simulated.h"

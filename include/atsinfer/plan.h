@@ -22,8 +22,8 @@ struct atsi_plan_pin {
 
 struct atsi_plan_params {
     uint32_t struct_size;
-    /* Tokens of a prefill round, at most the prompt; ATSI_CHUNK_AUTO: chosen; 0: the machine's, or
-     * with measured costs as a session does. */
+    /* Tokens of a prefill round, at most the prompt; ATSI_CHUNK_AUTO (simulate.h): chosen; 0: the
+     * machine's, or with measured costs as a session does. */
     uint32_t chunk;
     const char *machine;        /* as of atsi_sim_params */
     const char *model;          /* shape file (.ini), or a model file, of which the head is read */
