@@ -14,6 +14,8 @@
 #include "mma.cuh"
 
 #define BLOCK_WARP_ROWS 32u
+/* Left to itself, the compiler saves registers for a second block and spills some on sm_75. */
+#define BLOCK_MIN(type, layout) ((layout) == CUDA_ROWS && unit_shape<type>::ELEMS == 32 ? 1 : 0)
 
 /* 1.5 * 2^23: a sum below 2^22 added to its bits is the float that much larger, so that no slow
  * conversion is needed.  What is too much leaves in the first scaling: with a scale of up to 21
@@ -272,7 +274,8 @@ static __device__ __forceinline__ void begin_stage(const block_memory<TYPE, LAYO
 
 /* `ring` stages are kept; rows, which are unpacked by hand, have one. */
 template <uint32_t TYPE, int LAYOUT>
-static __global__ void __launch_bounds__(GEMM_THREADS(BLOCK_WARP_ROWS, GEMM_WIDE_TOKENS))
+static __global__ void __launch_bounds__(GEMM_THREADS(BLOCK_WARP_ROWS, GEMM_WIDE_TOKENS),
+                                         BLOCK_MIN(TYPE, LAYOUT))
     gemm_block_kernel(const cuda_product p, uint32_t ring)
 {
     typedef block_stage<TYPE, LAYOUT> B;

@@ -215,19 +215,19 @@ static __device__ __forceinline__ void put_scales(const block_memory<TYPE, LAYOU
         m.scales()[i * GEMM_WIDE_ROWS + r] = o.d;
         if constexpr (S::OFFSET)
             m.offsets()[i * GEMM_WIDE_ROWS + r] = o.m;
-        return;
-    }
+    } else {
 #pragma unroll
-    for (uint32_t run = 0; run < 2; run++) {
-        uint32_t e = unit_run<TYPE, LAYOUT>(i, run);
-        if (e % S::SUB == 0)
-            m.scales()[e / S::SUB * GEMM_WIDE_ROWS + r] = o.d * (float)o.sc[run];
+        for (uint32_t run = 0; run < 2; run++) {
+            uint32_t e = unit_run<TYPE, LAYOUT>(i, run);
+            if (e % S::SUB == 0)
+                m.scales()[e / S::SUB * GEMM_WIDE_ROWS + r] = o.d * (float)o.sc[run];
+            if constexpr (S::MINS)
+                m.mins()[r * 16 + e / 16] = (int8_t)o.mn[run];
+        }
         if constexpr (S::MINS)
-            m.mins()[r * 16 + e / 16] = (int8_t)o.mn[run];
+            if (i == 0)
+                m.offsets()[r] = o.m;
     }
-    if constexpr (S::MINS)
-        if (i == 0)
-            m.offsets()[r] = o.m;
 }
 
 template <uint32_t TYPE, int LAYOUT>

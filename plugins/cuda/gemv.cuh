@@ -267,7 +267,8 @@ static __global__ void __launch_bounds__(32 * GEMV_MAX_WARPS, GEMV_MIN_BLOCKS(NT
     gemv_place at = gemv_here<LAYOUT>(p, expert, gemv_slots(p.k, UNIT_ELEMS));
     for (uint32_t pair = at.slot; 2 * pair < p.k / UNIT_ELEMS; pair += at.n_slots) {
         bool second = S::ELEMS != 32 || 2 * pair + 1 < p.k / UNIT_ELEMS;
-        if constexpr (NT == 8) { /* many sums leave no registers to read ahead */
+        if constexpr (NT == 8 ||
+                      (NT == 4 && LAYOUT == CUDA_ROWS)) { /* no registers to read ahead */
 #pragma unroll 1
             for (uint32_t i = 2 * pair; i < 2 * pair + 1 + second; i++) {
                 packed w[4];
