@@ -20,8 +20,8 @@ struct search {
     const struct sched_chain *ch; /* the merged one */
     int fluid;
     struct sched_run run;
-    uint8_t *best, *trial; /* [ch->n] */
-    double best_ns;
+    uint8_t *best, *trial;   /* [ch->n] */
+    double best_ns, last_ns; /* of the best plan, of the candidate looked at last */
     uint32_t evals;
     uint32_t *free_op, n_free; /* operators with a choice */
     void *work;                /* scratch of whatever runs */
@@ -40,9 +40,10 @@ static void consider(struct search *s)
 {
     double ns;
     uint8_t *old = s->best;
+    s->last_ns = s->best_ns;
     if (s->evals > 0 && memcmp(s->trial, s->best, s->ch->n) == 0)
         return;
-    ns = evaluate(s, s->trial);
+    ns = s->last_ns = evaluate(s, s->trial);
     if (s->evals > 1 && ns >= s->best_ns)
         return;
     s->best_ns = ns;
@@ -92,27 +93,29 @@ static void run_backlog(struct search *s, const struct sched_backlog *base, doub
     consider(s);
 }
 
-/* All shares lam at both prices of engine time; where nothing disturbs anything lam is 0. */
+/* The share lam is chosen at the first price of engine time and kept for the second. */
 static void backlog_candidates(struct search *s)
 {
     static const double lam[] = {1.0, 0.5, 0.0};
-    static const struct {
-        uint32_t num, den;
-    } price[] = {{3, 10}, {1, 2}};
-    struct sched_backlog how = {.width = s->how->width};
-    double km = 1, kx = 1;
+    struct sched_backlog how = {.width = s->how->width, .price = 3, .price_scale = 10};
+    double km = 1, kx = 1, best_lam = 0, best_ns = HUGE_VAL;
     if (how.width == 0)
         how.width = sched_backlog_width(s->ch);
     if (s->fluid)
         mean_speeds(s->ch, &km, &kx);
     how.slower_pm = (uint32_t)lround(1000 * (1 / kx - 1));
     how.lost_pm = (uint32_t)lround(1000 * (1 - km) / kx);
-    for (int p = 0; p < (s->how->quick ? 1 : 2); p++) {
-        how.price = price[p].num;
-        how.price_scale = price[p].den;
-        for (int l = how.slower_pm > 0 || how.lost_pm > 0 ? 0 : 2; l < 3; l++)
-            run_backlog(s, &how, lam[l]);
+    for (int l = how.slower_pm > 0 || how.lost_pm > 0 ? 0 : 2; l < 3; l++) {
+        run_backlog(s, &how, lam[l]);
+        if (s->last_ns < best_ns) {
+            best_ns = s->last_ns;
+            best_lam = lam[l];
+        }
     }
+    how.price = 1;
+    how.price_scale = 2;
+    if (!s->how->quick)
+        run_backlog(s, &how, best_lam);
 }
 
 /* Evaluates the best plan with one or two operators flipped; keeps it if it is faster. */

@@ -181,6 +181,17 @@ for row in "prefill, shared" "decode, alone" "decode, shared" "decode, warm"; do
   check "docs/paper.md has what is simulated now: $row" grep -qxF "$line" figure
 done
 
+# ---- steady rounds: what is on its way for the next one slows the end of this one down, in
+# predictions as in what is executed; the last round of all is shorter
+glm="--machine laptop-rtx3060 --shape glm-z1-9b-fp16 --policy paper -o json"
+"$atsinfer" simulate $glm >steady.json 2>/dev/null
+"$atsinfer" simulate $glm --last >last.json 2>/dev/null
+check "a steady round and the last one" python3 -c '
+import json
+steady, last = (json.load(open(f))["policies"][0]["decode"] for f in ("steady.json", "last.json"))
+assert abs(steady["ms"] / steady["predicted_ms"] - 1) < 1e-3, steady
+assert last["ms"] < 0.997 * steady["ms"], (last, steady)'
+
 # ---- traces
 expect "trace" 0 "^| paper" "" --machine box.ini --shape dense.ini --policy paper,backlog/static \
   --trace trace.json
