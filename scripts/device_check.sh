@@ -101,7 +101,7 @@ find_build() {
   [ "$dry" = 0 ] || kind=--cuda-host
   if [ -z "$build" ]; then
     build=$work/build
-    step "build" 240 env ARCH="${ARCH:-${arch:-90}}" "$root/scripts/lean_build.sh" $kind "$build" || { cat "$work/messages" >&2; exit 1; }
+    step "build" "$(left)" env ARCH="${ARCH:-${arch:-90}}" "$root/scripts/lean_build.sh" $kind "$build" || { cat "$work/messages" >&2; exit 1; }
   fi
   build=$(cd "$build" && pwd)
   export ATSINFER_PLUGIN_PATH=$build/lib/atsinfer

@@ -44,6 +44,7 @@ static void follow(struct atsi_govern *g, const struct atsi_sense *s)
             t->planned = t->now = g->first[i] = speed;
         }
         t->now += SMOOTH * (speed - t->now);
+        t->last = speed;
         ratio = t->now / t->planned;
         t->beyond =
             ratio > ATSI_GOVERN_CHANGE || ratio < 1 / ATSI_GOVERN_CHANGE ? t->beyond + 1 : 0;
@@ -144,6 +145,7 @@ void atsi_govern_step(struct atsi_govern *g, const struct atsi_govern_plan *plan
     for (uint32_t i = 0; i < ATSI_N_AXES && out->what == ATSI_GOVERN_NOTHING; i++)
         if (busy && g->axis[i].beyond >= ATSI_GOVERN_HOLD) {
             out->what = ATSI_GOVERN_COSTS;
+            g->axis[i].now = g->axis[i].last; /* where it has got to, not the way there */
             say_axis(g, i, out);
         }
     if (out->what == ATSI_GOVERN_NOTHING)

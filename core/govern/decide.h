@@ -37,6 +37,7 @@ struct atsi_govern_plan {
 
 struct atsi_govern_track {
     double planned, now; /* smoothed; planned 0: not seen yet */
+    double last;         /* as it was read */
     uint32_t beyond;     /* samples in a row */
     uint32_t seen;       /* samples, while they are few: the first ones are the plan's */
 };
