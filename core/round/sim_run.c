@@ -248,7 +248,13 @@ int atsi_sim_choose_chunk(struct atsi_sim_run *r, uint32_t most, uint32_t *token
                                         .ctx = r,
                                         .ask = ask};
     struct atsi_chunk_choice c;
-    int rc = atsi_chunk_choose(&p, &c, r->err);
+    int rc;
+    set_rows(r, 0);
+    if (atsi_sim_vram(r) == 0) { /* no accelerator: nothing to choose for */
+        *tokens = most < ATSI_CHUNK_USUAL ? most : ATSI_CHUNK_USUAL;
+        return ATSI_OK;
+    }
+    rc = atsi_chunk_choose(&p, &c, r->err);
     if (rc != ATSI_OK)
         return rc;
     set_rows(r, c.tokens);
