@@ -48,8 +48,8 @@ struct read_room {
 int read_room_open(const struct atsi_runtime *rt, bool quick, struct read_room *out);
 void read_room_close(struct read_room *r);
 
-/* Passes take turns through all patterns: a machine that is busy for a while treats all alike.  In a
- * quick room, after one pass only the fastest go on, which come first then. */
+/* Passes take turns through all patterns: a machine that is busy for a while treats all alike.  In
+ * a quick room, after one pass only the fastest go on, which come first then. */
 int read_speeds_measure(const struct atsi_runtime *rt, const struct read_room *room,
                         struct read_speeds *out);
 /* "2 streams, 512-bit, prefetch 1 KiB, 2 MiB pages" */

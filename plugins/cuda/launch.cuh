@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How a kernel is launched, and how it gets its dynamic shared memory: the one place of this plugin
- * (with mma.cuh and async.cuh) that knows whether the source is compiled by nvcc or, for tests on machines
- * without a GPU, as host C++ (tests/cuda_host).
+ * (with mma.cuh and async.cuh) that knows whether the source is compiled by nvcc or, for tests on
+ * machines without a GPU, as host C++ (tests/cuda_host).
  *
  * ATSI_LAUNCH(kernel, grid, block, shared_bytes, stream, args...) queues a launch and is a
  * cudaError_t.  A template kernel goes in parentheses: ATSI_LAUNCH((k<4, true>), ...).  Arguments
