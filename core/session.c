@@ -269,7 +269,10 @@ int atsi_session_run_main(struct atsi_session *s, const int32_t *ids, uint32_t r
  * more, or so we guess. */
 static uint32_t rounds_left(const struct atsi_eval *req, uint32_t done, uint32_t rows)
 {
-    return req->n - done == 1 || rows == 0 ? LIKELY_TOKENS : (req->n - done) / rows;
+    uint32_t left = req->n - done;
+    if (left == 1)
+        return LIKELY_TOKENS;
+    return rows > 1 ? left / rows : left;
 }
 
 static int next_round(struct atsi_session *s, const struct atsi_eval *req, uint32_t done,

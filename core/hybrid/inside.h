@@ -23,7 +23,6 @@ struct atsi_hybrid {
     struct atsi_source *source;
     struct atsi_hybrid_costs costs;
     struct atsi_question *question;
-    bool may_probe;             /* the budget has room for probes */
     struct atsi_prober *prober; /* NULL: idle devices are not measured */
     struct atsi_rounds *rounds;
     struct atsi_region *region;
@@ -32,21 +31,21 @@ struct atsi_hybrid {
     struct atsi_piece *wants;
     uint8_t *packable; /* [tensors] */
     double *in_bytes;  /* [n_items] not used by plans with a flow */
-    bool pinned;       /* this session pinned the weights */
-    bool begun;        /* inside atsi_weights_begin() .. end() */
     uint64_t version;  /* of the weights that operations are bound to */
-    bool chunk_chosen;
     uint64_t n_rounds;
-    uint32_t n_replans;
     struct atsi_source_counts seen; /* what the session's statistics have of `source` */
-    uint32_t refused_seen;          /* and of `rounds` */
     struct atsi_governor *governor; /* NULL: nobody watches */
     struct atsi_experts *experts;   /* NULL: the placement has no caches of experts */
     struct atsi_expert_stats stats; /* what is known of who is chosen */
-    bool stats_read;
-    const float **uses;     /* [n_items] of the question: into `sorted` */
-    float *sorted;          /* scores of each layer, most first */
-    uint64_t last_round_ns; /* of the last decode round */
+    const float **uses;             /* [n_items] of the question: into `sorted` */
+    float *sorted;                  /* scores of each layer, most first */
+    uint64_t last_round_ns;         /* of the last decode round */
+    uint32_t n_replans;
+    uint32_t refused_seen; /* of `rounds`, in the session's statistics */
+    bool may_probe;        /* the budget has room for probes */
+    bool pinned;           /* this session pinned the weights */
+    bool begun;            /* inside atsi_weights_begin() .. end() */
+    bool chunk_chosen, stats_read;
 };
 
 /* Everything but the devices, in the order things depend on each other; again with less when the

@@ -220,7 +220,7 @@ int atsi_hybrid_price(const struct atsi_hybrid_ask *a, struct atsi_question *q, 
     struct atsi_question *now = NULL;
     size_t n = q->items->n;
     int rc = atsi_hybrid_question(a, &now, err);
-    if (rc != ATSI_OK)
+    if (rc != ATSI_OK || now == NULL)
         return rc;
     memcpy(q->cost[phase], now->cost[phase], ATSI_N_DEVICES * n * sizeof *q->cost[phase]);
     memcpy(q->touched[phase], now->touched[phase], n * sizeof *q->touched[phase]);
