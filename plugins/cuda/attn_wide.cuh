@@ -101,7 +101,7 @@ static __device__ void wide_copy(const wide_memory<M> &m, const unsigned char *c
     async_commit();
 }
 
-static __device__ __forceinline__ bool wide_word_is_odd(uint32_t x)
+static __device__ __forceinline__ uint32_t wide_word_is_odd(uint32_t x)
 {
     return (x & 0x7c00u) == 0x7c00u || (x & 0x7c000000u) == 0x7c000000u;
 }
@@ -111,14 +111,14 @@ template <uint32_t M>
 static __device__ bool wide_arrived(const wide_memory<M> &m, uint32_t dim, uint32_t stride)
 {
     uint32_t per = dim / 8;
-    bool odd = false;
+    uint32_t odd = 0;
     async_wait<0>();
     for (uint32_t i = threadIdx.x; i < CHUNK * per; i += blockDim.x) { /* what this thread copied */
         uint4 x = *(const uint4 *)(const void *)(m.rows() + i / per * stride + i % per * 16);
         odd |= wide_word_is_odd(x.x) | wide_word_is_odd(x.y) | wide_word_is_odd(x.z) |
                wide_word_is_odd(x.w);
     }
-    return __syncthreads_or(odd) != 0;
+    return __syncthreads_or((int)odd) != 0;
 }
 
 /* ---------------------------------------------------------------- products */
