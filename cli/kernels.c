@@ -202,7 +202,7 @@ static int make_plan(struct kernels_plan *plan)
     return parse_shapes(plan);
 }
 
-/* The CPU backends among those chosen; cpu_ref is opened in any case, for the ratio. */
+/* The chosen backends; cpu_ref is opened in any case, for the ratio. */
 static int open_field(struct kernels *k, struct kernels_backend opened[], struct kernels_field *f)
 {
     struct atsi_err err = ATSI_ERR_INIT;
@@ -210,16 +210,12 @@ static int open_field(struct kernels *k, struct kernels_backend opened[], struct
     f->rt = k->rt;
     for (uint32_t i = 0; i < k->n_names && rc == ATSI_OK; i++) {
         rc = kernels_open(k->rt, k->names[i], &opened[i], &err);
-        if (rc == ATSI_OK && opened[i].device_kind != ATSI_DEVICE_CPU) {
-            if (backends_text != NULL)
-                cli_warn("%s computes in a memory of its own and is not timed here: see `bench` "
-                         "and `profile`",
-                         k->names[i]);
-            kernels_close(&opened[i]);
-            continue;
-        }
         if (rc != ATSI_OK)
             break;
+        if (opened[i].link != NULL) {
+            f->there[f->n_there++] = &opened[i];
+            continue;
+        }
         f->backends[f->n++] = &opened[i];
         if (strcmp(k->names[i], "cpu_ref") == 0)
             f->ref = &opened[i];
@@ -255,8 +251,8 @@ static int bench(struct kernels *k)
         code = kernels_table_load(compare_path, &old);
     if (code == CLI_OK)
         code = open_field(k, opened, &f);
-    if (code == CLI_OK && f.n == 0)
-        code = cli_fail(CLI_NO_FIT, "no CPU backend to time; `atsinfer plugins` says why");
+    if (code == CLI_OK && f.n + f.n_there == 0)
+        code = cli_fail(CLI_NO_FIT, "no backend to time; `atsinfer plugins` says why");
     if (code == CLI_OK)
         code = kernels_bench(&f, &plan, format, compare_path != NULL ? &old : NULL, &table);
     if (code == CLI_OK)

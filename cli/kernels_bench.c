@@ -190,11 +190,14 @@ static int one_case(void *ctx, struct kernels_case *c)
 }
 
 /* ---------------------------------------------------------------- all */
-static void set_limits(const struct atsi_runtime *rt, struct kernels_table *t)
+/* any: CPU backends are timed, so that their limits are worth measuring. */
+static void set_limits(const struct atsi_runtime *rt, bool any, struct kernels_table *t)
 {
     const struct atsi_host *host = atsi_runtime_host(rt);
     (void)snprintf(t->cpu, sizeof t->cpu, "%s", atsi_runtime_topo(rt)->cpu_model);
     t->n_threads = host->n_threads(host->ctx);
+    if (!any)
+        return;
     t->read_gbps = limit_read_gbps(rt);
     t->int8_gmacs = limit_gmacs(rt, LIMIT_INT8);
     t->fma_gmacs = limit_gmacs(rt, LIMIT_FMA);
@@ -217,13 +220,17 @@ int kernels_bench(struct kernels_field *f, const struct kernels_plan *plan, cons
     struct bench b = {f, t, old, format};
     size_t last = cache_of_level(topo, 0);
     int code;
-    set_limits(f->rt, t);
+    set_limits(f->rt, f->n > 0, t);
     if (old != NULL && (strcmp(old->cpu, t->cpu) != 0 || old->n_threads != t->n_threads))
         cli_warn("--compare: that table is of %s with %u threads", old->cpu, old->n_threads);
     t->compared = old != NULL;
     kernels_table_begin(t, format);
     if (last > (size_t)topo->mem_available_bytes / 32) /* what memory allows */
         last = (size_t)topo->mem_available_bytes / 32;
-    code = kernels_cases_each(plan, t, last, cache_of_level(topo, 2) * t->n_threads, one_case, &b);
+    code = f->n == 0 ? CLI_OK
+                     : kernels_cases_each(plan, t, last, cache_of_level(topo, 2) * t->n_threads,
+                                          one_case, &b);
+    for (uint32_t i = 0; i < f->n_there && code == CLI_OK; i++)
+        code = kernels_bench_there(f->rt, f->there[i], plan, format, old, t);
     return code == CLI_OK ? kernels_table_end(t, format) : code;
 }

@@ -24,11 +24,12 @@ struct kernels_plan {
     uint64_t seed;
 };
 
-/* The backends that take turns; ref may be one of them or stand aside. */
+/* The backends that take turns; ref may be one of them or stand aside.  Those of `there` have
+ * memory of their own and are timed one by one. */
 struct kernels_field {
     const struct atsi_runtime *rt;
-    struct kernels_backend *backends[KERNELS_MAX_BACKENDS];
-    uint32_t n;
+    struct kernels_backend *backends[KERNELS_MAX_BACKENDS], *there[KERNELS_MAX_BACKENDS];
+    uint32_t n, n_there;
     struct kernels_backend *ref;
 };
 
@@ -58,6 +59,11 @@ int kernels_cases_each(const struct kernels_plan *plan, const struct kernels_tab
 bool kernels_case_known(const char *op);
 /* Turns to the next weight. */
 void kernels_case_advance(struct kernels_case *c);
+
+/* kernels_there.c: products of a backend with memory of its own, as rows of `t`.  An exit code. */
+int kernels_bench_there(const struct atsi_runtime *rt, struct kernels_backend *b,
+                        const struct kernels_plan *plan, const char *format,
+                        const struct kernels_table *old, struct kernels_table *t);
 
 /* Times all cases and adds and prints rows.  An exit code. */
 int kernels_bench(struct kernels_field *f, const struct kernels_plan *plan, const char *format,

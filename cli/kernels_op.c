@@ -2,6 +2,8 @@
  * Driving a backend by hand: a queue, buffers of random numbers, one product. */
 #include "cli/kernels_op.h"
 
+#include "panel/pack.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -181,28 +183,29 @@ static size_t y_at(const struct kernels_product *p)
     return x_at(p) + ((size_t)p->rows * p->k * sizeof(float) + 255) / 256 * 256;
 }
 
-static void build_op(const struct kernels_product *p, struct product_op *o)
+static void build_op(const struct kernels_product *p, uint32_t copy, struct product_op *o)
 {
     unsigned char *there = p->buf != NULL ? p->at->ops->buf_ptr(p->buf) : NULL;
     unsigned char *weights = there != NULL ? there : p->weights;
     void *x = there != NULL ? (void *)(there + x_at(p)) : p->x;
     void *y = there != NULL ? (void *)(there + y_at(p)) : p->y;
-    *o = (struct product_op){
-        .w = matrix(p->type, p->k, p->n_out, weights + weight_bytes(p) * p->next),
-        .x = matrix(ATSI_TYPE_F32, p->k, p->rows, x),
-        .y = matrix(ATSI_TYPE_F32, p->n_out, p->rows, y)};
+    *o = (struct product_op){.w = matrix(p->type, p->k, p->n_out, weights + weight_bytes(p) * copy),
+                             .x = matrix(ATSI_TYPE_F32, p->k, p->rows, x),
+                             .y = matrix(ATSI_TYPE_F32, p->n_out, p->rows, y)};
     o->op = (struct atsi_op){.struct_size = sizeof o->op,
                              .kind = ATSI_OP_MATMUL,
                              .n_rows = p->rows,
                              .src = {&o->x},
                              .weight = {&o->w},
                              .dst = {&o->y}};
+    if (p->panels)
+        o->w.layout = ATSI_LAYOUT_PANELS;
 }
 
 int kernels_product_supported(const struct kernels_backend *b, const struct kernels_product *p)
 {
     struct product_op o;
-    build_op(p, &o);
+    build_op(p, 0, &o);
     return b->ops->supports(b->be, &o.op);
 }
 
@@ -235,9 +238,49 @@ int kernels_product_run(struct kernels_backend *b, struct kernels_product *p, st
     int rc = enter_device(b, p, err);
     if (rc != ATSI_OK)
         return rc;
-    build_op(p, &o);
+    build_op(p, p->next, &o);
     p->next = (p->next + 1) % p->n_copies;
     return b->ops->run(b->queue, &split, err);
+}
+
+int kernels_product_run_all(struct kernels_backend *b, struct kernels_product *p,
+                            struct atsi_err *err)
+{
+    struct product_op *o = calloc(p->n_copies, sizeof *o);
+    const struct atsi_op **ops = calloc(p->n_copies, sizeof(void *));
+    struct atsi_split split = {
+        .struct_size = sizeof split, .n_ops = p->n_copies, .ops = ops, .signal = b->done};
+    int rc = ATSI_ENOMEM;
+    if (o == NULL || ops == NULL) {
+        (void)atsi_fail(err, rc, "out of memory");
+        goto done;
+    }
+    rc = enter_device(b, p, err);
+    if (rc != ATSI_OK)
+        goto done;
+    for (uint32_t i = 0; i < p->n_copies; i++) {
+        build_op(p, i, &o[i]);
+        ops[i] = &o[i].op;
+    }
+    rc = b->ops->run(b->queue, &split, err);
+done:
+    free(ops);
+    free(o);
+    return rc;
+}
+
+int kernels_product_pack(struct kernels_product *p)
+{
+    const struct atsi_panel_matrix m = {p->type, p->k, p->n_out, p->n_copies};
+    size_t bytes = weight_bytes(p) * p->n_copies;
+    void *panels = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (panels == MAP_FAILED)
+        return ATSI_ENOMEM;
+    atsi_panel_convert(&m, 0, atsi_panel_parts(&m), 0, p->weights, panels);
+    (void)munmap(p->weights, bytes);
+    p->weights = panels;
+    p->panels = true;
+    return ATSI_OK;
 }
 
 static int compare_u64(const void *a, const void *b)

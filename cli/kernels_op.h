@@ -42,6 +42,7 @@ int kernels_run(struct kernels_backend *b, const struct atsi_op *op, struct atsi
 /* out[rows][n_out] = x[rows][k] * n_copies different weights {k, n_out}; each run uses the next. */
 struct kernels_product {
     uint32_t type, k, n_out, rows, n_copies, next;
+    bool panels; /* what kernels_product_pack() made of the weights */
     unsigned char *weights;
     float *x, *y;
     /* Their copies on the device that ran the product last; NULL: none. */
@@ -53,10 +54,16 @@ struct kernels_product {
 int kernels_product_open(struct kernels_product *p, uint32_t type, uint32_t k, uint32_t n_out,
                          uint32_t rows, uint32_t n_copies, uint64_t seed);
 void kernels_product_close(struct kernels_product *p);
+/* The weights as panels (atsinfer/panel.h) from now on; before they are on a device.  ATSI_ENOMEM.
+ */
+int kernels_product_pack(struct kernels_product *p);
 /* 1: the backend computes this type.  Before the backend is closed: kernels_product_close(). */
 int kernels_product_supported(const struct kernels_backend *b, const struct kernels_product *p);
 /* Queues a product; kernels_wait() waits for it. */
 int kernels_product_run(struct kernels_backend *b, struct kernels_product *p, struct atsi_err *err);
+/* Queues the products with all weights as one split: what a layer after the other is like. */
+int kernels_product_run_all(struct kernels_backend *b, struct kernels_product *p,
+                            struct atsi_err *err);
 
 #define KERNELS_SAMPLES 9
 

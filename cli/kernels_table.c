@@ -2,8 +2,6 @@
  * The table of `atsinfer kernels` and how it is printed. */
 #include "cli/kernels_table.h"
 
-#include "cli/json.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,8 +33,9 @@ bool kernels_table_format_known(const char *format)
 /* ---------------------------------------------------------------- md and csv */
 static void md_begin(const struct kernels_table *t)
 {
-    (void)printf("%s, %u thread%s; limits: reads %.1f GB/s", t->cpu, t->n_threads,
-                 t->n_threads == 1 ? "" : "s", t->read_gbps);
+    (void)printf("%s, %u thread%s", t->cpu, t->n_threads, t->n_threads == 1 ? "" : "s");
+    if (t->read_gbps > 0)
+        (void)printf("; limits: reads %.1f GB/s", t->read_gbps);
     if (t->int8_gmacs > 0)
         (void)printf(", 8-bit %.0f GMAC/s (%s), f32 %.0f GMAC/s (%s)", t->int8_gmacs, t->int8_name,
                      t->fma_gmacs, t->fma_name);
@@ -96,53 +95,7 @@ void kernels_table_print(const struct kernels_table *t, const char *format,
     (void)fflush(stdout);
 }
 
-/* ---------------------------------------------------------------- json */
-static json_t *row_json(const struct kernels_table *t, const struct kernels_row *r, bool *ok)
-{
-    json_t *o = json_object();
-    cli_json_set(o, "backend", cli_json_text(r->backend), ok);
-    cli_json_set(o, "op", cli_json_text(r->op), ok);
-    cli_json_set(o, "type", cli_json_text(r->type), ok);
-    cli_json_set(o, "layout", cli_json_text(r->layout), ok);
-    cli_json_set(o, "shape", cli_json_text(r->shape), ok);
-    cli_json_set(o, "memory", cli_json_text(r->memory), ok);
-    cli_json_set(o, "unit", cli_json_text(r->unit), ok);
-    cli_json_set(o, "speed", json_real(r->speed), ok);
-    cli_json_set(o, "of_limit", json_real(r->of_limit), ok);
-    cli_json_set(o, "of_ref", json_real(r->of_ref), ok);
-    cli_json_set(o, "spread", json_real(r->spread), ok);
-    cli_json_set(o, "ns", json_real(r->ns), ok);
-    if (t->compared) {
-        cli_json_set(o, "was", json_real(r->was), ok);
-        cli_json_set(o, "slower", json_boolean(r->slower), ok);
-    }
-    return o;
-}
-
-json_t *kernels_table_json(const struct kernels_table *t)
-{
-    json_t *o = json_object(), *rows = json_array();
-    bool ok = true;
-    cli_json_set(o, "atsinfer_kernels", json_integer(1), &ok);
-    cli_json_set(o, "cpu", cli_json_text(t->cpu), &ok);
-    cli_json_set(o, "threads", json_integer(t->n_threads), &ok);
-    cli_json_set(o, "read_gbps", json_real(t->read_gbps), &ok);
-    cli_json_set(o, "int8_gmacs", json_real(t->int8_gmacs), &ok);
-    cli_json_set(o, "fma_gmacs", json_real(t->fma_gmacs), &ok);
-    for (uint32_t i = 0; i < t->n; i++)
-        cli_json_append(rows, row_json(t, &t->rows[i], &ok), &ok);
-    cli_json_set(o, "rows", rows, &ok);
-    if (ok)
-        return o;
-    json_decref(o);
-    return NULL;
-}
-
 int kernels_table_end(const struct kernels_table *t, const char *format)
 {
-    json_t *o;
-    if (strcmp(format, "json") != 0)
-        return CLI_OK;
-    o = kernels_table_json(t);
-    return cli_json_print(o, o != NULL, CLI_OK);
+    return strcmp(format, "json") == 0 ? kernels_table_print_json(t) : CLI_OK;
 }

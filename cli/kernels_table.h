@@ -43,6 +43,9 @@ void kernels_table_print(const struct kernels_table *t, const char *format,
 /* An exit code. */
 int kernels_table_end(const struct kernels_table *t, const char *format);
 
+/* kernels_json.c.  An exit code. */
+int kernels_table_print_json(const struct kernels_table *t);
+
 /* kernels_saved.c: the JSON form as a file. */
 int kernels_table_save(const struct kernels_table *t, const char *path);
 /* Reads a saved table.  An exit code; prints what is wrong with it. */

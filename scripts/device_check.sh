@@ -160,17 +160,18 @@ parity() {
 }
 
 kernels() { # shares of the ceilings, where they are known
-  local type read_gbps mma
-  if [ "$dry" = 1 ]; then
-    result '{"step": "speed of kernels", "left_out": "dry run"}'
-    return 0
-  fi
+  local type read_gbps mma shape=4096x4096
+  [ "$dry" = 0 ] || shape=32x16
   read_gbps=$(ceiling "device read") mma=$(ceiling "mma.sync half, f32 sums")
   for type in Q4_K Q6_K Q8_0 F16; do
-    step "speed of $type" 30 "$atsinfer" kernels --bench --backend "$backend" --type $type -o tsv || continue
-    awk -F'\t' -v read_gbps="${read_gbps:-0}" -v mma="${mma:-0}" 'NR > 1 {
-      printf "{\"kernel\": \"matmul\", \"backend\": \"%s\", \"type\": \"%s\", \"decode_gbps\": %s, \"prefill_gmacs\": %s", $1, $2, $3, $4
-      if (read_gbps > 0) printf ", \"decode_share\": %.3f, \"prefill_share\": %.3f", $3 / read_gbps, $4 / 1000 / mma
+    [ "$dry" = 0 ] || [ $type = Q8_0 ] || continue
+    step "speed of $type" 40 "$atsinfer" kernels --bench --backend "$backend" --type $type --shape $shape -o csv || continue
+    awk -F'"' -v read_gbps="${read_gbps:-0}" -v mma="${mma:-0}" 'NR > 1 {
+      split($1, name, ","); split($3, figure, ",")
+      limit = figure[4] == "GB/s" ? read_gbps : mma * 1000
+      printf "{\"kernel\": \"%s\", \"backend\": \"%s\", \"type\": \"%s\", \"layout\": \"%s\", \"shape\": \"%s\", \"speed\": %s, \"unit\": \"%s\", \"spread\": %s",
+        name[2], name[1], name[3], name[4], $2, figure[3], figure[4], figure[7]
+      if (limit > 0) printf ", \"share\": %.3f", figure[3] / limit
       print "}" }' "$work/out" | tee -a "$results" | sed 's/^/    /'
   done
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What scripts/lean_build.sh leaves out of the command, since it takes libraries that may be
- * missing: names of models (files alone are known), drawings, the ablation, rivals, and the bar of
- * first measurements.
+ * missing: names of models (files alone are known), drawings, the ablation, rivals, tables as JSON,
+ * and the bar of first measurements.
  */
 #include "cli/bench.h"
 #include "cli/bench_rival.h"
+#include "cli/kernels_table.h"
 #include "cli/trace.h"
 
 #include <string.h>
@@ -46,4 +47,27 @@ bool bench_rival_parse(const char *text, size_t n, const struct bench_rival_test
     *ts = 0;
     (void)snprintf(why, why_size, "this build has no jansson and cannot read what it printed");
     return false;
+}
+
+int kernels_table_print_json(const struct kernels_table *t)
+{
+    (void)t;
+    return cli_fail(CLI_USAGE, "-o json: this build has no jansson; md and csv are there");
+}
+
+int kernels_table_save(const struct kernels_table *t, const char *path)
+{
+    (void)t;
+    return cli_fail(CLI_USAGE, "--save %s: this build has no jansson", path);
+}
+
+int kernels_table_load(const char *path, struct kernels_table *out)
+{
+    (void)out;
+    return cli_fail(CLI_USAGE, "--compare %s: this build has no jansson", path);
+}
+
+void kernels_table_compare(const struct kernels_table *old, struct kernels_row *row)
+{
+    (void)old, (void)row; /* there is no old one */
 }

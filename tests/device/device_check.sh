@@ -20,6 +20,7 @@ for shape in tiny-dense tiny-moe; do
     case $row in *'"fallbacks": 0,'*) ;; *) fail "the device was given up: $row" ;; esac
   done
 done
+grep -q '"kernel": "matmul", "backend": "cuda_host".*"layout": "panels".*"unit": "GB/s"' "$results" || fail "no kernel is timed"
 grep -q '"accel": "", "vram": "0"' "$results" || fail "no row of the CPU alone"
 
 "$sources/scripts/device_check.sh" --dry-run --build "$build" --out "$out" --minutes 0 >/dev/null 2>&1 ||
