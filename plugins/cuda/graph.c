@@ -157,6 +157,7 @@ static struct cuda_graph *add(struct atsi_queue *q, uint64_t key)
         unlink_from(g, e);
         drop_exec(q->be, e);
         free(e->attention);
+        e->attention = NULL;
     }
     *e = (struct cuda_graph){.key = key};
     link_in(g, e);
