@@ -146,6 +146,7 @@ static struct cuda_graph *add(struct atsi_queue *q, uint64_t key)
 {
     struct cuda_graphs *g = &q->graphs;
     struct cuda_graph *e;
+    uint32_t *list = NULL; /* of the entry's last user; cuda_graph_of() frees it */
     if (g->n == g->cap && g->cap < q->be->set.graph_limit)
         grow(g, q->be->set.graph_limit);
     if (g->cap == 0)
@@ -156,10 +157,9 @@ static struct cuda_graph *add(struct atsi_queue *q, uint64_t key)
         e = oldest(g);
         unlink_from(g, e);
         drop_exec(q->be, e);
-        free(e->attention);
-        e->attention = NULL;
+        list = e->attention;
     }
-    *e = (struct cuda_graph){.key = key};
+    *e = (struct cuda_graph){.key = key, .attention = list};
     link_in(g, e);
     return e;
 }
