@@ -161,6 +161,8 @@ static void event_close(struct atsi_event *ev)
 {
     if (ev != NULL && ev->pending)
         (void)sim_world_wait(ev->world, ev, NULL);
+    if (ev != NULL)
+        sim_world_forget(ev->world, ev);
     free(ev);
 }
 

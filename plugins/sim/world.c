@@ -18,8 +18,9 @@
 struct node {
     struct node *next;
     struct sim_task t;
-    struct atsi_event **wait;
-    double left, lead_left; /* of run_ns and lead_ns */
+    struct atsi_event **wait; /* NULL: gone, see known */
+    double known;             /* when events that are gone let it begin */
+    double left, lead_left;   /* of run_ns and lead_ns */
     double queued;
     double started; /* -1: not yet */
 };
@@ -102,16 +103,35 @@ double sim_world_now(const struct sim_world *w)
 }
 
 /* ---------------------------------------------------------------- time */
+/* When a fired event lets the task begin; the first one does so late. */
+static double from_wait(const struct node *n, uint32_t i)
+{
+    return n->wait[i]->at_ns + (i == 0 ? (double)n->t.m.delay_ns : 0);
+}
+
 /* When the head of a lane may start its run, given what has fired; INFINITY: not known yet. */
 static double eligible_at(const struct node *n)
 {
-    double at = n->queued + (double)n->t.m.hold_ns;
+    double at = fmax(n->known, n->queued + (double)n->t.m.hold_ns);
     for (uint32_t i = 0; i < n->t.n_wait; i++) {
+        if (n->wait[i] == NULL)
+            continue;
         if (!n->wait[i]->fired)
             return INFINITY;
-        at = fmax(at, n->wait[i]->at_ns + (i == 0 ? (double)n->t.m.delay_ns : 0));
+        at = fmax(at, from_wait(n, i));
     }
     return at;
+}
+
+void sim_world_forget(struct sim_world *w, const struct atsi_event *ev)
+{
+    for (uint32_t l = 0; l < SIM_LANES; l++)
+        for (struct node *n = w->lanes[l].head; n != NULL; n = n->next)
+            for (uint32_t i = 0; i < n->t.n_wait; i++)
+                if (n->wait[i] == ev) {
+                    n->known = fmax(n->known, ev->fired ? from_wait(n, i) : INFINITY);
+                    n->wait[i] = NULL;
+                }
 }
 
 enum doing { IDLE = 0, LEADING, RUNNING };

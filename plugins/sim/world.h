@@ -51,6 +51,8 @@ int sim_world_queue(struct sim_world *w, enum sim_lane lane, const struct sim_ta
 int sim_world_work(struct sim_world *w, const struct sim_task *t, struct atsi_err *err);
 /* The host waits.  ATSI_EINVAL: nothing will ever signal it. */
 int sim_world_wait(struct sim_world *w, const struct atsi_event *ev, struct atsi_err *err);
+/* Before an event is freed: tasks that have yet to begin keep what they need of it. */
+void sim_world_forget(struct sim_world *w, const struct atsi_event *ev);
 /* The host waits until a lane has nothing queued. */
 int sim_world_drain(struct sim_world *w, enum sim_lane lane, struct atsi_err *err);
 
