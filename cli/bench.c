@@ -477,6 +477,7 @@ static int run(int argc, char **argv)
         return run_ablation(&b);
     if (code == CLI_OK && (sweep_vrams != NULL || sweep_policies != NULL))
         return run_sweep(&b);
+    bench_rival_remember_cpus();
     if (code == CLI_OK)
         code = cli_runtime(&b.rt);
     if (code == CLI_OK && bandwidth_only)

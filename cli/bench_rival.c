@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,11 +140,23 @@ static void close_pipe(int *fd)
     *fd = -1;
 }
 
+/* The CPUs this process was given; its own thread is pinned to one of them later, which a child
+ * must not inherit.  Room for 8192, as the kernel may want more than a cpu_set_t. */
+static cpu_set_t home[8];
+static bool home_known;
+
+void bench_rival_remember_cpus(void)
+{
+    home_known = sched_getaffinity(0, sizeof home, home) == 0;
+}
+
 static _Noreturn void run_child(const char *command, int out, int err)
 {
     int null = open("/dev/null", O_RDONLY);
     (void)setpgid(0, 0);
     (void)signal(SIGPIPE, SIG_DFL);
+    if (home_known)
+        (void)sched_setaffinity(0, sizeof home, home); /* of a mask it had before */
     if (null >= 0 && dup2(null, 0) >= 0 && dup2(out, 1) >= 0 && dup2(err, 2) >= 0)
         (void)execl("/bin/sh", "sh", "-c", command, (char *)NULL);
     _exit(127);

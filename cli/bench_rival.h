@@ -38,4 +38,7 @@ char *bench_rival_command(const char *command, const struct bench_rival_test *t)
 bool bench_rival_parse(const char *text, size_t n, const struct bench_rival_test *t, double *ts,
                        char *why, size_t why_size);
 
+/* Before a runtime is opened: what runs later may use the CPUs of now. */
+void bench_rival_remember_cpus(void);
+
 #endif

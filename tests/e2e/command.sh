@@ -162,6 +162,8 @@ expect "bench bad format" 2 "" "jsonl" bench -o xml
 expect "bench, a rival" 0 "ours / theirs" "" bench -m "$dense" -p 8 -n 0 -r 2 \
   --rival 'other=echo "[{\"n_prompt\": {p}, \"n_gen\": {n}, \"avg_ts\": 100}]"'
 grep -q "| other | .* | 100.00 " out || fail "bench, a rival: its row"
+expect "bench, a rival on all CPUs" 0 "| cpus | .* | $(nproc).00 " "" bench -m "$dense" -p 8 -n 0 -r 1 \
+  --rival 'cpus=echo "[{\"n_prompt\": {p}, \"n_gen\": {n}, \"avg_ts\": $(nproc)}]"'
 expect "bench, a rival that fails" 1 "" "rival sh: exit code 3: no such model" bench -m "$dense" -p 8 -n 0 -r 1 \
   --rival 'sh -c "echo no such model >&2; exit 3" {model}'
 expect "bench, a rival of other tests" 1 "" "none of them pp8" bench -m "$dense" -p 8 -n 0 -r 1 \
