@@ -163,3 +163,16 @@ void atsi_newfile_abort(struct atsi_newfile *f)
     free(f->path);
     *f = (struct atsi_newfile){.fd = -1};
 }
+
+int atsi_newfile_put(const char *path, const void *p, size_t n, struct atsi_err *err)
+{
+    struct atsi_newfile f;
+    int rc = atsi_newfile_open(&f, path, n, err);
+    if (rc != ATSI_OK)
+        return rc;
+    rc = atsi_newfile_write(&f, p, n, err);
+    if (rc == ATSI_OK)
+        return atsi_newfile_commit(&f, err);
+    atsi_newfile_abort(&f);
+    return rc;
+}

@@ -23,6 +23,8 @@ int atsi_newfile_write(struct atsi_newfile *f, const void *p, size_t n, struct a
  * flushing the folder fails, the new file is there already). */
 int atsi_newfile_commit(struct atsi_newfile *f, struct atsi_err *err);
 void atsi_newfile_abort(struct atsi_newfile *f);
+/* All of these at once: a file of n bytes at p. */
+int atsi_newfile_put(const char *path, const void *p, size_t n, struct atsi_err *err);
 
 /* The end of a path, short enough to leave room for the rest of a message.  [borrowed from path] */
 const char *atsi_path_shown(const char *path);

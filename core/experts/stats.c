@@ -178,7 +178,6 @@ static void print(FILE *f, const struct atsi_expert_stats *s)
 int atsi_expert_stats_write(const struct atsi_expert_stats *s, const char *path,
                             struct atsi_err *err)
 {
-    struct atsi_newfile nf;
     char *text = NULL;
     size_t size = 0;
     FILE *f = open_memstream(&text, &size);
@@ -193,14 +192,7 @@ int atsi_expert_stats_write(const struct atsi_expert_stats *s, const char *path,
         free(text);
         return atsi_fail(err, ATSI_ENOMEM, "%s: out of memory", atsi_path_shown(path));
     }
-    rc = atsi_newfile_open(&nf, path, size, err);
-    if (rc == ATSI_OK) {
-        rc = atsi_newfile_write(&nf, text, size, err);
-        if (rc == ATSI_OK)
-            rc = atsi_newfile_commit(&nf, err);
-        else
-            atsi_newfile_abort(&nf);
-    }
+    rc = atsi_newfile_put(path, text, size, err);
     free(text);
     return rc;
 }

@@ -459,20 +459,12 @@ static char *to_text(const struct atsi_costs *c, bool all, size_t *size)
 
 int atsi_costs_write(const struct atsi_costs *c, const char *path, struct atsi_err *err)
 {
-    struct atsi_newfile f;
     size_t size = 0;
     char *text = to_text(c, true, &size);
     int rc;
     if (text == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "%s: out of memory", atsi_path_shown(path));
-    rc = atsi_newfile_open(&f, path, size, err);
-    if (rc == ATSI_OK) {
-        rc = atsi_newfile_write(&f, text, size, err);
-        if (rc == ATSI_OK)
-            rc = atsi_newfile_commit(&f, err);
-        else
-            atsi_newfile_abort(&f);
-    }
+    rc = atsi_newfile_put(path, text, size, err);
     free(text);
     return rc;
 }

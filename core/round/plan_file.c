@@ -166,7 +166,6 @@ int atsi_plan_save(const struct atsi_plan_report *r, const char *path, struct at
 {
     struct atsi_saved_plan s = {
         .key = r->key, .n = r->run.items->n, .answer = {r->answer[0], r->answer[1]}};
-    struct atsi_newfile file;
     uint64_t check = 0;
     char *text = NULL;
     size_t n = 0;
@@ -177,14 +176,7 @@ int atsi_plan_save(const struct atsi_plan_report *r, const char *path, struct at
     rc = atsi_plan_text(&s, &text, &n, &check, err);
     if (rc != ATSI_OK)
         return rc;
-    rc = atsi_newfile_open(&file, path, n, err);
-    if (rc == ATSI_OK) {
-        rc = atsi_newfile_write(&file, text, n, err);
-        if (rc == ATSI_OK)
-            rc = atsi_newfile_commit(&file, err);
-        else
-            atsi_newfile_abort(&file);
-    }
+    rc = atsi_newfile_put(path, text, n, err);
     free(text);
     return rc;
 }
