@@ -91,8 +91,9 @@ int atsi_newfile_open(struct atsi_newfile *f, const char *path, uint64_t bytes,
     int rc;
     *f = (struct atsi_newfile){.fd = -1, .bytes = bytes};
     rc = resolve(f, path, err);
-    if (rc == ATSI_OK)
-        rc = make_tmp(f, err);
+    if (f->path == NULL)
+        return rc != ATSI_OK ? rc : ATSI_EIO; /* an analyzer cannot know that rc is not OK */
+    rc = make_tmp(f, err);
     if (rc == ATSI_OK)
         rc = reserve(f, err);
     if (rc != ATSI_OK)
