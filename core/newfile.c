@@ -91,14 +91,14 @@ int atsi_newfile_open(struct atsi_newfile *f, const char *path, uint64_t bytes,
     int rc;
     *f = (struct atsi_newfile){.fd = -1, .bytes = bytes};
     rc = resolve(f, path, err);
-    if (f->path == NULL)
-        return rc != ATSI_OK ? rc : ATSI_EIO; /* an analyzer cannot know that rc is not OK */
-    rc = make_tmp(f, err);
-    if (rc == ATSI_OK)
+    if (f->path != NULL)
+        rc = make_tmp(f, err);
+    if (f->tmp != NULL)
         rc = reserve(f, err);
-    if (rc != ATSI_OK)
-        atsi_newfile_abort(f);
-    return rc;
+    if (rc == ATSI_OK && f->tmp != NULL)
+        return ATSI_OK;
+    atsi_newfile_abort(f);
+    return rc != ATSI_OK ? rc : ATSI_EIO;
 }
 
 int atsi_newfile_write(struct atsi_newfile *f, const void *p, size_t n, struct atsi_err *err)
