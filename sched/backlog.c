@@ -19,7 +19,8 @@ enum {
     MAX_HIST = 64, /* slots remembered per past, over all classes */
     SHORT = 8,     /* histories up to here are copied as one block */
     MAX_DEPTH = 8, /* of them per class: more make no plan better by anything to speak of */
-    KEYS = 3
+    KEYS = 3,
+    POOL = 6 /* pasts per label of a side; two are in use after a step */
 };
 #define MAX_PRICED (INT64_C(1) << 42) /* see SCHED_MAX_OPS */
 
@@ -49,6 +50,12 @@ struct cand {
     struct past *past, *from; /* the same: nothing moved */
 };
 
+/* A candidate to be a label unless better ones come, with what it is compared by. */
+struct kept {
+    int64_t key[KEYS], R, score;
+    const struct cand *cand;
+};
+
 struct trace {
     uint32_t before; /* the promotion before this one */
     uint32_t op;
@@ -63,14 +70,16 @@ struct dp {
         depth[SCHED_MAX_CLASSES]; /* by role: place in hist; 0: unused */
     uint8_t *releases;            /* [n] 1: transfers wait for it */
     struct front cur[2], next[2];
-    struct cand *cand[2], **order[2]; /* [width] extended labels of a side; sorted */
-    struct past *fresh[2];            /* [width] pasts of candidates */
-    struct cand **kept;               /* [width] */
-    int64_t *score;                   /* [width] theirs */
-    int64_t worst;                    /* of scores but the first, once `width` are kept */
+    struct cand *cand[2];   /* [width] extended labels of a side */
+    struct cand **order[2]; /* [width + 1] they, sorted, and the end */
+    struct cand end;        /* slower than all */
+    struct past *fresh[2];  /* [width] pasts of candidates */
+    struct kept *kept;      /* [width] */
     uint32_t n_kept;
-    struct past *pool, **unused; /* [3 * width] of labels; those of none */
-    int64_t *hist;               /* of the pool: [3 * width][stride] */
+    uint32_t worst;  /* once `width` are kept: the one with the largest score but the first */
+    int64_t too_bad; /* its score */
+    struct past *pool, **unused; /* [POOL * width] of labels; those of none */
+    int64_t *hist;               /* of the pool: [POOL * width][stride] */
     uint32_t n_unused, round;
     struct trace *trace; /* [width * free operators + 1], from 1 */
     uint32_t n_trace;
@@ -117,6 +126,7 @@ static void pass_on(struct dp *d, uint32_t i, int from, int64_t took)
         d->cand[from][k] = (struct cand){T, d->releases[i] ? T : l->R, l->past, l->past};
         d->order[from][k] = &d->cand[from][k];
     }
+    d->order[from][f->n] = &d->end;
 }
 
 static inline int before(const struct cand *a, const struct cand *b)
@@ -150,6 +160,7 @@ static void promote(struct dp *d, uint32_t i, int from)
             order[j] = order[j - 1];
         order[j] = c;
     }
+    order[f->n] = &d->end;
 }
 
 /* ---- choosing labels ---- */
@@ -162,14 +173,11 @@ static inline int64_t slot_end(const struct dp *d, const struct cand *c, uint32_
     return k < d->depth[q] ? c->from->hist[d->at[q] + k] : c->T;
 }
 
-/* Whether a label that is at least as fast as b is as good in every other respect. */
-static inline int dominates(const struct dp *d, const struct cand *a, const struct cand *b,
-                            uint32_t role)
+/* With several classes: whether each one's next transfer starts as early after a as after b. */
+static int starts_as_early(const struct dp *d, const struct cand *a, const struct cand *b,
+                           uint32_t role)
 {
-    const int64_t *x = a->past->key, *y = b->past->key;
-    if ((x[0] > y[0]) | (x[1] > y[1]) | (x[2] > y[2]) | (a->R > b->R))
-        return 0;
-    for (uint32_t k = 0; d->n_classes > 1 && k < d->n_classes; k++) {
+    for (uint32_t k = 0; k < d->n_classes; k++) {
         uint32_t q = d->role[k];
         if (max64(a->past->E, slot_end(d, a, q, role)) > max64(b->past->E, slot_end(d, b, q, role)))
             return 0;
@@ -177,41 +185,49 @@ static inline int dominates(const struct dp *d, const struct cand *a, const stru
     return 1;
 }
 
-/* Index of the largest score but the first, the last one of equals; 0 when there is none. */
-static uint32_t find_worst(const struct dp *d)
+/* Whether a kept one, all of which are at least as fast as c, is as good in every other respect.  A
+ * difference is negative where it is not; one class is compared without branches. */
+static inline int dominated(const struct dp *d, const struct cand *c, uint32_t role)
 {
-    uint32_t worst = d->n_kept - 1;
-    for (uint32_t i = worst; i-- > 1;)
-        if (d->score[i] > d->score[worst])
-            worst = i;
-    return worst;
+    const int64_t *y = c->past->key;
+    int64_t worse = -1;
+    for (uint32_t j = 0; j < d->n_kept; j++) {
+        const struct kept *x = &d->kept[j];
+        int64_t here = (y[0] - x->key[0]) | (y[1] - x->key[1]) | (y[2] - x->key[2]) | (c->R - x->R);
+        if (d->n_classes > 1 && here >= 0 && !starts_as_early(d, x->cand, c, role))
+            here = -1;
+        worse &= here;
+    }
+    return worse >= 0;
 }
 
-static void drop(struct dp *d, uint32_t i)
+/* The one with the largest score but the first, the last one of equals. */
+static void find_worst(struct dp *d)
 {
-    for (d->n_kept--; i < d->n_kept; i++) {
-        d->kept[i] = d->kept[i + 1];
-        d->score[i] = d->score[i + 1];
-    }
+    d->worst = d->n_kept - 1;
+    for (uint32_t i = d->worst; i-- > 1;)
+        if (d->kept[i].score > d->kept[d->worst].score)
+            d->worst = i;
+    d->too_bad = d->worst > 0 ? d->kept[d->worst].score : INT64_MIN;
 }
 
 /* Takes the next candidate in order of (T, E), unless another is better.  One whose score is too
  * large is not compared: what it would dominate has a larger score still. */
-static inline void consider(struct dp *d, struct cand *c, uint32_t role)
+static inline void consider(struct dp *d, const struct cand *c, uint32_t role)
 {
     const struct sched_backlog *how = d->how;
-    int64_t score = c->T * how->price_scale + c->past->key[0] * how->price;
-    if (d->n_kept == how->width && score >= d->worst)
+    const int64_t *key = c->past->key;
+    int64_t score = c->T * how->price_scale + key[0] * how->price;
+    if ((d->n_kept == how->width && score >= d->too_bad) || dominated(d, c, role))
         return;
-    for (uint32_t j = d->n_kept; j-- > 0;)
-        if (dominates(d, d->kept[j], c, role))
-            return;
+    if (d->n_kept == how->width) {
+        d->n_kept--;
+        for (uint32_t i = d->worst; i < d->n_kept; i++)
+            d->kept[i] = d->kept[i + 1];
+    }
+    d->kept[d->n_kept++] = (struct kept){{key[0], key[1], key[2]}, c->R, score, c};
     if (d->n_kept == how->width)
-        drop(d, find_worst(d));
-    d->kept[d->n_kept] = c;
-    d->score[d->n_kept++] = score;
-    if (d->n_kept == how->width)
-        d->worst = how->width > 1 ? d->score[find_worst(d)] : INT64_MIN;
+        find_worst(d);
 }
 
 static inline void copy_history(const struct dp *d, const struct cand *c, uint32_t role,
@@ -247,16 +263,17 @@ static struct past *new_past(struct dp *d, const struct cand *c, uint32_t i)
 static void settle(struct dp *d, uint32_t i, int side)
 {
     struct cand **a = d->order[0], **b = d->order[1];
-    struct cand **a_end = a + d->cur[0].n, **b_end = b + d->cur[1].n;
     struct front *f = &d->next[side];
     d->n_kept = 0;
-    while (a < a_end || b < b_end) {
-        int second = b < b_end && (a == a_end || before(*b, *a));
-        consider(d, second ? *b++ : *a++, d->ch->op[i].role);
+    for (uint32_t k = d->cur[0].n + d->cur[1].n; k > 0; k--) {
+        int second = before(*b, *a);
+        consider(d, second ? *b : *a, d->ch->op[i].role);
+        a += !second;
+        b += second;
     }
     f->n = d->n_kept;
     for (uint32_t k = 0; k < f->n; k++) {
-        const struct cand *c = d->kept[k];
+        const struct cand *c = d->kept[k].cand;
         f->label[k] = (struct label){c->T, c->R, c->past == c->from ? c->past : new_past(d, c, i)};
     }
 }
@@ -269,7 +286,7 @@ static void recycle(struct dp *d)
         for (uint32_t k = 0; k < d->cur[side].n; k++)
             d->cur[side].label[k].past->seen = d->round;
     d->n_unused = 0;
-    for (uint32_t k = 0; k < 3 * d->how->width; k++)
+    for (uint32_t k = 0; k < POOL * d->how->width; k++)
         if (d->pool[k].seen != d->round)
             d->unused[d->n_unused++] = &d->pool[k];
 }
@@ -284,6 +301,8 @@ static void step(struct dp *d, uint32_t i)
     pass_on(d, i, SCHED_GPU, home == SCHED_CPU ? op->gc + op->tc : op->tg);
     settle(d, i, home);
     if (may_move) {
+        if (d->n_unused < d->how->width)
+            recycle(d);
         promote(d, i, SCHED_CPU);
         promote(d, i, SCHED_GPU);
         settle(d, i, SCHED_GPU);
@@ -293,8 +312,6 @@ static void step(struct dp *d, uint32_t i)
         d->cur[side] = next[side];
         next[side] = f;
     }
-    if (may_move)
-        recycle(d);
 }
 
 /* ---- setting up and reading off ---- */
@@ -340,9 +357,9 @@ size_t sched_backlog_scratch(uint32_t n, uint32_t width)
 {
     size_t w = width;
     return 4 * SCHED_ROOM(struct label, w) + 2 * SCHED_ROOM(struct cand, w) +
-           3 * SCHED_ROOM(struct cand *, w) + SCHED_ROOM(int64_t, w) +
-           2 * SCHED_ROOM(struct past, w) + SCHED_ROOM(struct past, 3 * w) +
-           SCHED_ROOM(struct past *, 3 * w) + SCHED_ROOM(int64_t, 3 * w * MAX_HIST + 1) +
+           2 * SCHED_ROOM(struct cand *, w + 1) + SCHED_ROOM(struct kept, w) +
+           2 * SCHED_ROOM(struct past, w) + SCHED_ROOM(struct past, POOL * w) +
+           SCHED_ROOM(struct past *, POOL * w) + SCHED_ROOM(int64_t, POOL * w * MAX_HIST + 1) +
            SCHED_ROOM(struct trace, w * n + 1) + SCHED_ROOM(uint8_t, n);
 }
 
@@ -353,14 +370,13 @@ static void lay_out(struct dp *d, unsigned char *at)
         d->cur[k].label = SCHED_TAKE(&at, struct label, width);
         d->next[k].label = SCHED_TAKE(&at, struct label, width);
         d->cand[k] = SCHED_TAKE(&at, struct cand, width);
-        d->order[k] = SCHED_TAKE(&at, struct cand *, width);
+        d->order[k] = SCHED_TAKE(&at, struct cand *, width + 1);
         d->fresh[k] = SCHED_TAKE(&at, struct past, width);
     }
-    d->kept = SCHED_TAKE(&at, struct cand *, width);
-    d->score = SCHED_TAKE(&at, int64_t, width);
-    d->pool = SCHED_TAKE(&at, struct past, 3 * width);
-    d->unused = SCHED_TAKE(&at, struct past *, 3 * width);
-    d->hist = SCHED_TAKE(&at, int64_t, 3 * width * MAX_HIST + 1);
+    d->kept = SCHED_TAKE(&at, struct kept, width);
+    d->pool = SCHED_TAKE(&at, struct past, POOL * width);
+    d->unused = SCHED_TAKE(&at, struct past *, POOL * width);
+    d->hist = SCHED_TAKE(&at, int64_t, POOL * width * MAX_HIST + 1);
     d->trace = SCHED_TAKE(&at, struct trace, width * d->ch->n + 1);
     d->releases = SCHED_TAKE(&at, uint8_t, d->ch->n);
 }
@@ -370,7 +386,7 @@ static void set_up(struct dp *d, void *scratch)
     lay_out(d, scratch);
     find_classes(d);
     find_routers(d);
-    for (uint32_t k = 0; k < 3 * d->how->width; k++)
+    for (uint32_t k = 0; k < POOL * d->how->width; k++)
         d->pool[k] = (struct past){.hist = d->hist + (size_t)k * d->stride};
     d->pool[0].E = -d->how->idle_ns;
     for (int x = 0; x < KEYS; x++)
@@ -402,7 +418,7 @@ static int64_t finish(const struct dp *d, uint32_t *trace_out)
 int64_t sched_backlog(const struct sched_chain *ch, const struct sched_backlog *how, void *scratch,
                       uint8_t *rb_out)
 {
-    struct dp d = {.ch = ch, .how = how};
+    struct dp d = {.ch = ch, .how = how, .end = {.T = INT64_MAX}};
     uint32_t trace = 0;
     int64_t best;
     set_up(&d, scratch);
