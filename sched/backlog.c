@@ -173,32 +173,43 @@ static inline int64_t slot_end(const struct dp *d, const struct cand *c, uint32_
     return k < d->depth[q] ? c->from->hist[d->at[q] + k] : c->T;
 }
 
-/* With several classes: whether each one's next transfer starts as early after a as after b. */
-static int starts_as_early(const struct dp *d, const struct cand *a, const struct cand *b,
-                           uint32_t role)
+/* Negative where a candidate with keys y and router's end R is better than a kept one. */
+static inline int64_t better_by(const struct kept *x, const int64_t *y, int64_t R)
+{
+    return (y[0] - x->key[0]) | (y[1] - x->key[1]) | (y[2] - x->key[2]) | (R - x->R);
+}
+
+/* With several classes of slots: likewise the earliest starts of each one's next transfer. */
+static int starts_earlier(const struct dp *d, const struct cand *a, const struct cand *b,
+                          uint32_t role)
 {
     for (uint32_t k = 0; k < d->n_classes; k++) {
         uint32_t q = d->role[k];
-        if (max64(a->past->E, slot_end(d, a, q, role)) > max64(b->past->E, slot_end(d, b, q, role)))
-            return 0;
+        if (max64(a->past->E, slot_end(d, a, q, role)) < max64(b->past->E, slot_end(d, b, q, role)))
+            return 1;
     }
-    return 1;
+    return 0;
 }
 
-/* Whether a kept one, all of which are at least as fast as c, is as good in every other respect.  A
- * difference is negative where it is not; one class is compared without branches. */
+static int dominated_of_classes(const struct dp *d, const struct cand *c, uint32_t role)
+{
+    for (uint32_t j = d->n_kept; j-- > 0;)
+        if (better_by(&d->kept[j], c->past->key, c->R) >= 0 &&
+            !starts_earlier(d, c, d->kept[j].cand, role))
+            return 1;
+    return 0;
+}
+
+/* Whether a kept one, all of which are at least as fast as c, is as good in every other respect. */
 static inline int dominated(const struct dp *d, const struct cand *c, uint32_t role)
 {
-    const int64_t *y = c->past->key;
-    int64_t worse = -1;
-    for (uint32_t j = 0; j < d->n_kept; j++) {
-        const struct kept *x = &d->kept[j];
-        int64_t here = (y[0] - x->key[0]) | (y[1] - x->key[1]) | (y[2] - x->key[2]) | (c->R - x->R);
-        if (d->n_classes > 1 && here >= 0 && !starts_as_early(d, x->cand, c, role))
-            here = -1;
-        worse &= here;
-    }
-    return worse >= 0;
+    const int64_t *key = c->past->key;
+    int64_t better = -1;
+    if (d->n_classes != 1)
+        return dominated_of_classes(d, c, role);
+    for (uint32_t j = 0; j < d->n_kept; j++) /* without branches */
+        better &= better_by(&d->kept[j], key, c->R);
+    return better >= 0;
 }
 
 /* The one with the largest score but the first, the last one of equals. */
