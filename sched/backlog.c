@@ -245,7 +245,7 @@ static inline void copy_history(const struct dp *d, const struct cand *c, uint32
                                 int64_t *to)
 {
     const int64_t *hist = c->from->hist;
-    if (d->n_classes == 1) { /* reads one past the history: there is room */
+    if (d->n_classes == 1) { /* reads one past the history: a stride is one longer */
         memcpy(to, hist + 1, SHORT * sizeof *to);
         to[d->hist_len - 1] = c->T;
         return;
@@ -344,7 +344,7 @@ static void find_classes(struct dp *d)
         d->at[q] = d->hist_len;
         d->hist_len += d->depth[q];
     }
-    d->stride = d->hist_len > SHORT ? d->hist_len : SHORT;
+    d->stride = (d->hist_len > SHORT ? d->hist_len : SHORT) + 1;
 }
 
 static void find_routers(struct dp *d)
@@ -370,7 +370,7 @@ size_t sched_backlog_scratch(uint32_t n, uint32_t width)
     return 4 * SCHED_ROOM(struct label, w) + 2 * SCHED_ROOM(struct cand, w) +
            2 * SCHED_ROOM(struct cand *, w + 1) + SCHED_ROOM(struct kept, w) +
            2 * SCHED_ROOM(struct past, w) + SCHED_ROOM(struct past, POOL * w) +
-           SCHED_ROOM(struct past *, POOL * w) + SCHED_ROOM(int64_t, POOL * w * MAX_HIST + 1) +
+           SCHED_ROOM(struct past *, POOL * w) + SCHED_ROOM(int64_t, POOL * w * (MAX_HIST + 1)) +
            SCHED_ROOM(struct trace, w * n + 1) + SCHED_ROOM(uint8_t, n);
 }
 
@@ -387,7 +387,7 @@ static void lay_out(struct dp *d, unsigned char *at)
     d->kept = SCHED_TAKE(&at, struct kept, width);
     d->pool = SCHED_TAKE(&at, struct past, POOL * width);
     d->unused = SCHED_TAKE(&at, struct past *, POOL * width);
-    d->hist = SCHED_TAKE(&at, int64_t, POOL * width * MAX_HIST + 1);
+    d->hist = SCHED_TAKE(&at, int64_t, POOL * width * (MAX_HIST + 1));
     d->trace = SCHED_TAKE(&at, struct trace, width * d->ch->n + 1);
     d->releases = SCHED_TAKE(&at, uint8_t, d->ch->n);
 }
