@@ -99,7 +99,7 @@ static int64_t per_mille(int64_t w, uint32_t pm)
 /* ---- extending labels ---- */
 
 /* Keys of a promotion's past.  With one class: the earliest starts of the next three transfers.
- * With several those of the next one are compared class by class, in dominates(). */
+ * With several those of the next one are compared class by class, in starts_earlier(). */
 static inline void set_keys(const struct dp *d, const struct cand *c)
 {
     uint32_t depth = d->depth[d->role[0]];
