@@ -118,10 +118,12 @@ assert d["memory_gbs"]["cpu_alone"] > 0 and d["copies"] == [] and d["launch_ns"]
 kinds = {o["op"] for o in d["operations"]}
 assert {"matmul", "attn", "embed", "rms_norm", "swiglu"} <= kinds, kinds
 for o in d["operations"]:
-    assert o["device"] == "cpu" and len(o["dims"]) == 8 and len(o["times"]) >= 2
+    assert o["device"] == "cpu" and len(o["dims"]) == 8 and len(o["times"]) >= 1
     for t in o["times"]:
         assert 0 < t["low_ns"] <= t["ns"] <= t["high_ns"] and t["samples"] >= 1, (o, t)
-    assert {t["tokens"] for t in o["times"]} >= {1, 16}
+    # on a busy machine so little may take so long that more is left to extrapolation
+    if max(t["ns"] for t in o["times"]) * 16 < 80e6:
+        assert {t["tokens"] for t in o["times"]} >= {1, 16}, o
 END
 check "json of costs" python3 look.py
 sed -i 's/^key cpu .*/key cpu Another CPU/' "$table"
