@@ -102,8 +102,9 @@ static void check_lists(const char *path, const uint32_t *ks, uint32_t n_ks)
         bytes = result_bytes(acc.s) - before;
         got = atsi_session_top(acc.s, &top_ids, &top);
         assert_int_equal(got, ks[k]);
-        assert_true(k == 0 || bytes == (uint64_t)ks[k] * 8); /* prompts take several rounds */
-        have.data = atsi_session_logits(acc.s);              /* all of them, after all */
+        /* And the row that was asked for behind the round before; prompts take several. */
+        assert_true(k == 0 || bytes == (uint64_t)ks[k] * 8 + n_vocab * sizeof(float));
+        have.data = atsi_session_logits(acc.s); /* all of them, after all */
         assert_non_null(have.data);
         hr_same(&want, &have, "the row");
         check_order(have.data, n_vocab, top_ids, top, got);
@@ -219,8 +220,11 @@ static uint32_t write_text(const char *const *settings, const char *path,
     int32_t id = 1;
     assert_int_equal(atsi_sampler_open(params, hr_info(p.s).n_vocab, &by, &err), ATSI_OK);
     for (uint32_t i = 0; i < n; i++) {
-        eval(p.s, &id, 1, atsi_sampler_top(by));
+        uint32_t top = atsi_sampler_top(by), had = n_lists;
+        uint64_t before = result_bytes(p.s), row = hr_info(p.s).n_vocab * sizeof(float);
+        eval(p.s, &id, 1, top);
         id = out[i] = sample(p.s, by, &n_lists);
+        assert_int_equal(result_bytes(p.s) - before, n_lists > had ? (uint64_t)top * 8 : row);
         assert_true(id >= 0);
         atsi_sampler_accept(by, id);
     }
