@@ -35,6 +35,7 @@ struct atsi_sampler {
     struct atsi_rng rng;
     struct candidate *cand; /* n_vocab entries */
     size_t n;               /* in use */
+    uint64_t *keys;         /* top_k entries */
     float *row;             /* n_vocab entries of -inf, for adjust_list(); NULL: nothing adjusts */
     /* Penalties: how often each token occurs in the window, and which ones do. */
     uint32_t *count, *place; /* place: index in `seen`, NONE */
@@ -112,7 +113,8 @@ static bool alloc_parts(struct atsi_sampler *s)
         memcpy(s->bias, s->p.bias, s->p.n_bias * sizeof *s->bias);
     s->p.bias = NULL; /* the caller's may go away */
     s->cand = calloc(n, sizeof *s->cand);
-    if (s->bias == NULL || s->cand == NULL || !alloc_row(s))
+    s->keys = calloc(s->p.top_k < n ? s->p.top_k + 1 : 1, sizeof *s->keys);
+    if (s->bias == NULL || s->cand == NULL || s->keys == NULL || !alloc_row(s))
         return false;
     if (!uses_penalties(&s->p))
         return true;
@@ -155,6 +157,7 @@ void atsi_sampler_close(struct atsi_sampler *s)
         return;
     free(s->bias);
     free(s->cand);
+    free(s->keys);
     free(s->row);
     free(s->count);
     free(s->place);
@@ -217,24 +220,24 @@ static bool before(const struct candidate *a, const struct candidate *b)
     return a->key > b->key || (a->key == b->key && a->id < b->id);
 }
 
-/* Restores the heap below i; `worst_first` has the candidate taken last on top. */
-static void sift_down(struct candidate *h, size_t n, size_t i, bool worst_first)
+/* Restores the heap below i, the candidate taken first on top. */
+static void sift_down(struct candidate *h, size_t n, size_t i)
 {
     struct candidate x = h[i];
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && before(&h[child + 1], &h[child]) != worst_first)
+        if (child + 1 < n && before(&h[child + 1], &h[child]))
             child++;
-        if (before(&h[child], &x) == worst_first)
+        if (!before(&h[child], &x))
             break;
         h[i] = h[child];
     }
     h[i] = x;
 }
 
-static void make_heap(struct candidate *h, size_t n, bool worst_first)
+static void make_heap(struct candidate *h, size_t n)
 {
     for (size_t i = n / 2; i-- > 0;)
-        sift_down(h, n, i, worst_first);
+        sift_down(h, n, i);
 }
 
 /* All tokens with a finite logit. */
@@ -261,41 +264,93 @@ static int32_t id_of(const struct logits *l, size_t i)
 
 #define RUN 16u
 
-/* The next logit from i on that may exceed `low`: those of a whole vocabulary are passed over in
- * runs, without branches. */
+typedef float lanes __attribute__((vector_size(16)));
+typedef int32_t masks __attribute__((vector_size(16)));
+
+/* Whether one of RUN logits exceeds `low`. */
+static bool any_above(const float *x, float low)
+{
+    const lanes limit = {low, low, low, low};
+    lanes v[RUN / 4];
+    masks any = {0};
+    int64_t halves[2];
+    memcpy(v, x, sizeof v);
+    for (size_t j = 0; j < RUN / 4; j++)
+        any |= v[j] > limit;
+    memcpy(halves, &any, sizeof halves);
+    return (halves[0] | halves[1]) != 0;
+}
+
+/* Passes over runs of logits, from i on, that do not exceed `low`. */
 static size_t skip_low(const struct logits *l, size_t i, float low)
 {
-    for (; i + RUN <= l->n; i += RUN) {
-        int any = 0;
-        for (size_t j = 0; j < RUN; j++)
-            any |= l->x[i + j] > low;
-        if (any != 0)
-            break;
-    }
+    while (i + RUN <= l->n && !any_above(l->x + i, low))
+        i += RUN;
     return i;
 }
 
-static void add_candidate(struct atsi_sampler *s, const struct candidate *c, size_t k)
+/* A finite logit and its id as one number: larger for a larger logit, then for a lower id.  Zeros
+ * are equal. */
+static uint64_t key_of(float x, int32_t id)
 {
-    struct candidate *h = s->cand;
-    if (s->n < k) {
-        h[s->n++] = *c;
-        if (s->n == k)
-            make_heap(h, k, true);
-    } else if (before(c, &h[0])) {
-        h[0] = *c;
-        sift_down(h, k, 0, true);
-    }
+    uint32_t bits;
+    x = x == 0.0f ? 0.0f : x;
+    memcpy(&bits, &x, sizeof bits);
+    bits = bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
+    return (uint64_t)bits << 32 | (uint32_t)~id;
 }
 
-/* A heap of them, worst on top, to best first. */
-static void sort_heap(struct candidate *h, size_t n)
+static float logit_of(uint64_t key)
+{
+    uint32_t bits = (uint32_t)(key >> 32);
+    float x;
+    bits = bits >> 31 != 0 ? bits & 0x7fffffffu : ~bits;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Restores the heap below i, the smallest key on top.  Which child is smaller is anybody's guess,
+ * so there is no branch about it; h[n] may be read. */
+static void sift_key(uint64_t *h, size_t n, size_t i)
+{
+    uint64_t x = h[i];
+    for (size_t child; (child = 2 * i + 1) < n; i = child) {
+        child += (size_t)(child + 1 < n) & (size_t)(h[child + 1] < h[child]);
+        if (h[child] >= x)
+            break;
+        h[i] = h[child];
+    }
+    h[i] = x;
+}
+
+static void heap_keys(uint64_t *h, size_t n)
+{
+    for (size_t i = n / 2; i-- > 0;)
+        sift_key(h, n, i);
+}
+
+/* Adds a key to the k largest; returns how many there are. */
+static size_t offer(uint64_t *h, size_t n, size_t k, uint64_t key)
+{
+    if (n < k) {
+        h[n++] = key;
+        if (n == k)
+            heap_keys(h, k);
+    } else if (key > h[0]) {
+        h[0] = key;
+        sift_key(h, k, 0);
+    }
+    return n;
+}
+
+/* A heap to largest first. */
+static void sort_keys(uint64_t *h, size_t n)
 {
     while (n > 1) {
-        struct candidate worst = h[0];
+        uint64_t smallest = h[0];
         h[0] = h[--n];
-        h[n] = worst;
-        sift_down(h, n, 0, true);
+        h[n] = smallest;
+        sift_key(h, n, 0);
     }
 }
 
@@ -303,21 +358,25 @@ static void sort_heap(struct candidate *h, size_t n)
  * list, and with it the same sums. */
 static void take_top_k(struct atsi_sampler *s, const struct logits *l, size_t k)
 {
-    s->n = 0;
-    for (size_t i = 0; i < l->n; i++) {
-        struct candidate c;
-        if (s->n == k && l->ids == NULL) { /* what is equal comes later: its id is higher */
-            i = skip_low(l, i, s->cand[0].logit);
-            if (i == l->n)
-                break;
-        }
-        c = (struct candidate){.key = l->x[i], .logit = l->x[i], .id = id_of(l, i)};
-        if (isfinite(c.logit))
-            add_candidate(s, &c, k);
+    uint64_t *h = s->keys;
+    size_t n = 0;
+    for (size_t i = 0, end; i < l->n;) {
+        float low = n == k ? logit_of(h[0]) : -INFINITY;
+        if (n == k && l->ids == NULL) /* what is equal comes later: its id is higher */
+            i = skip_low(l, i, low);
+        end = i + RUN < l->n ? i + RUN : l->n;
+        for (; i < end; i++)
+            if (l->x[i] >= low && isfinite(l->x[i]))
+                n = offer(h, n, k, key_of(l->x[i], id_of(l, i)));
     }
-    if (s->n < k)
-        make_heap(s->cand, s->n, true);
-    sort_heap(s->cand, s->n);
+    if (n < k)
+        heap_keys(h, n);
+    sort_keys(h, n);
+    for (size_t j = 0; j < n; j++) {
+        float x = logit_of(h[j]);
+        s->cand[j] = (struct candidate){.key = x, .logit = x, .id = (int32_t) ~(uint32_t)h[j]};
+    }
+    s->n = n;
 }
 
 /* Weights of the candidates at a temperature, and their sum. */
@@ -339,12 +398,12 @@ static void keep_share(struct atsi_sampler *s, double sum, double share)
 {
     size_t n_heap = s->n, kept = 0;
     double reached = 0.0;
-    make_heap(s->cand, n_heap, false);
+    make_heap(s->cand, n_heap);
     while (n_heap > 0) { /* taken ones go to the end of the array, which the heap leaves free */
         struct candidate best = s->cand[0];
         s->cand[0] = s->cand[--n_heap];
         if (n_heap > 0)
-            sift_down(s->cand, n_heap, 0, false);
+            sift_down(s->cand, n_heap, 0);
         s->cand[n_heap] = best;
         kept++;
         reached += best.weight;
@@ -400,16 +459,16 @@ static int32_t greedy(const struct logits *l)
 {
     int32_t best = ATSI_EFAIL;
     float max = -INFINITY;
-    for (size_t i = 0; i < l->n; i++) {
-        float x;
+    for (size_t i = 0, end; i < l->n;) {
         if (l->ids == NULL)
             i = skip_low(l, i, max);
-        if (i == l->n)
-            break;
-        x = l->x[i];
-        if (isfinite(x) && (x > max || (x == max && id_of(l, i) < best))) {
-            max = x;
-            best = id_of(l, i);
+        end = i + RUN < l->n ? i + RUN : l->n;
+        for (; i < end; i++) {
+            float x = l->x[i];
+            if (isfinite(x) && (x > max || (x == max && id_of(l, i) < best))) {
+                max = x;
+                best = id_of(l, i);
+            }
         }
     }
     return best;
