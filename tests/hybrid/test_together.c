@@ -303,12 +303,12 @@ static void test_gate_beside_up_with_a_sum_on_the_cpu(void **state)
 static void test_tiles_of_one_matrix(void **state)
 {
     struct watched w = watch("qwen3", "policy.rule.1=blk\\.1\\.ffn_gate\\.weight#1/2=cpu",
-                             "memory.slots=2", "memory.temp=8KiB");
+                             "memory.slots=2", "memory.temp=20KiB");
     (void)state;
     expect_together(&w, "blk.1.ffn_gate.weight#1/2", "blk.1.ffn_gate.weight#2/2");
     end(&w);
     w = watch("qwen3", "policy.rule.1=blk\\.1\\.ffn_up\\.weight#2/2=cpu", "memory.slots=2",
-              "memory.temp=8KiB");
+              "memory.temp=20KiB");
     expect_together(&w, "blk.1.ffn_up.weight#2/2", "blk.1.ffn_up.weight#1/2");
     end(&w);
 }
