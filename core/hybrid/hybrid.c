@@ -231,6 +231,11 @@ void atsi_hybrid_info(const struct atsi_hybrid *h, struct atsi_session_info *out
     out->n_rounds = h->n_rounds;
     out->n_replans = h->n_replans;
     out->n_refused = counts.illegal + counts.failed + counts.late;
+    if (h->experts != NULL) {
+        struct atsi_books_counts books;
+        atsi_books_counts(atsi_experts_books(h->experts), &books);
+        out->n_refused += books.refused;
+    }
     out->n_transfers = moved.n_moves;
     out->transfer_bytes = moved.move_bytes;
     out->n_copies = moved.n_copies;

@@ -337,6 +337,9 @@ struct atsi_accel_stats {
     /* How the size of prefill rounds was chosen, in words; NULL: it was given.  [borrowed until the
      * session closes] */
     const char *chunk_why;
+    /* Caches of experts: memory of the accelerator that they have (0: there are none now), and
+     * chosen experts of decode rounds that were in a slot, and that were not. */
+    uint64_t expert_bytes, expert_hits, expert_misses;
 };
 /* Since the session was opened, also after it gave its accelerator up; zeros without one.
  * out->struct_size set by the caller. */
