@@ -89,15 +89,15 @@ static double us(uint64_t ns)
 }
 
 /* "4096 x 14336 x 1": the numbers of a shape up to its last that is not 0. */
-static void shape_text(const struct atsi_profile_op *op, char *buf, size_t size)
+static void shape_text(const uint64_t dims[8], char *buf, size_t size)
 {
     uint32_t n = 8;
     size_t at = 0;
-    while (n > 1 && op->dims[n - 1] == 0)
+    while (n > 1 && dims[n - 1] == 0)
         n--;
     for (uint32_t d = 0; d < n && at < size; d++)
         at += (size_t)snprintf(buf + at, size - at, "%s%llu", d > 0 ? " " : "",
-                               (unsigned long long)op->dims[d]);
+                               (unsigned long long)dims[d]);
 }
 
 static void md_ops(const struct atsi_profile *p)
@@ -107,7 +107,7 @@ static void md_ops(const struct atsi_profile *p)
                  "in cache us | samples |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (uint32_t i = 0; atsi_profile_op(p, i, &op); i++) {
         char shape[200];
-        shape_text(&op, shape, sizeof shape);
+        shape_text(op.dims, shape, sizeof shape);
         for (uint32_t k = 0; k < op.n_times; k++) {
             const struct atsi_cost_time *t = &op.times[k];
             (void)printf("| %s | %s | %s%s | %s | %u | %u | %.2f | %.2f | %.2f | ",
@@ -135,6 +135,36 @@ static void md_copies(const struct atsi_profile *p)
                      (double)c.bytes / (double)c.ns, c.n);
 }
 
+static void md_tokens(uint32_t tokens)
+{
+    if (tokens > 0)
+        (void)printf(" %u |", tokens);
+    else
+        (void)printf(" never |");
+}
+
+/* What a user asks who wonders when weights are streamed. */
+static void md_streams(const struct atsi_profile *p)
+{
+    struct atsi_profile_stream s;
+    if (!atsi_profile_stream(p, 0, &s))
+        return;
+    (void)printf("\nStreaming a weight beats the CPU from so many tokens of a round on (of at most "
+                 "%u):\n\n| operation | weight | shape | MiB | copy us | copy hidden | alone |\n"
+                 "|---|---|---|---|---|---|---|\n",
+                 atsi_profile_summary(p)->chunk);
+    for (uint32_t i = 0; atsi_profile_stream(p, i, &s); i++) {
+        char shape[200];
+        shape_text(s.dims, shape, sizeof shape);
+        (void)printf("| %s | %s%s | %s | %.2f | %.2f |", s.kind, s.type,
+                     s.panels != 0 ? " panels" : "", shape, (double)s.bytes / 1048576.0,
+                     us(s.copy_ns));
+        md_tokens(s.tokens_hidden);
+        md_tokens(s.tokens_alone);
+        (void)printf("\n");
+    }
+}
+
 static void md(const struct atsi_profile *p)
 {
     const struct atsi_profile_summary *s = atsi_profile_summary(p);
@@ -151,6 +181,7 @@ static void md(const struct atsi_profile *p)
                  s->cpu_alone, s->copy_alone, s->cpu_together, s->copy_together);
     md_ops(p);
     md_copies(p);
+    md_streams(p);
 }
 
 /* ---------------------------------------------------------------- JSON */
@@ -173,20 +204,50 @@ static json_t *json_times(const struct atsi_profile_op *op, bool *ok)
     return list;
 }
 
+static json_t *json_dims(const uint64_t dims[8], bool *ok)
+{
+    json_t *list = json_array();
+    for (int d = 0; d < 8; d++)
+        cli_json_append(list, json_integer((json_int_t)dims[d]), ok);
+    return list;
+}
+
 static json_t *json_ops(const struct atsi_profile *p, bool *ok)
 {
     json_t *list = json_array();
     struct atsi_profile_op op;
     for (uint32_t i = 0; atsi_profile_op(p, i, &op); i++) {
-        json_t *o = json_object(), *dims = json_array();
-        for (int d = 0; d < 8; d++)
-            cli_json_append(dims, json_integer((json_int_t)op.dims[d]), ok);
+        json_t *o = json_object();
         cli_json_set(o, "device", json_string(op.accel != 0 ? "accel" : "cpu"), ok);
         cli_json_set(o, "op", json_string(op.kind), ok);
         cli_json_set(o, "type", op.type[0] != '\0' ? json_string(op.type) : json_null(), ok);
         cli_json_set(o, "layout", json_string(op.panels != 0 ? "panels" : "rows"), ok);
-        cli_json_set(o, "dims", dims, ok);
+        cli_json_set(o, "dims", json_dims(op.dims, ok), ok);
         cli_json_set(o, "times", json_times(&op, ok), ok);
+        cli_json_append(list, o, ok);
+    }
+    return list;
+}
+
+static json_t *json_tokens(uint32_t tokens)
+{
+    return tokens > 0 ? json_integer(tokens) : json_null();
+}
+
+static json_t *json_streams(const struct atsi_profile *p, bool *ok)
+{
+    json_t *list = json_array();
+    struct atsi_profile_stream s;
+    for (uint32_t i = 0; atsi_profile_stream(p, i, &s); i++) {
+        json_t *o = json_object();
+        cli_json_set(o, "op", json_string(s.kind), ok);
+        cli_json_set(o, "type", json_string(s.type), ok);
+        cli_json_set(o, "layout", json_string(s.panels != 0 ? "panels" : "rows"), ok);
+        cli_json_set(o, "dims", json_dims(s.dims, ok), ok);
+        cli_json_set(o, "bytes", json_integer((json_int_t)s.bytes), ok);
+        cli_json_set(o, "copy_ns", json_integer((json_int_t)s.copy_ns), ok);
+        cli_json_set(o, "tokens_hidden", json_tokens(s.tokens_hidden), ok);
+        cli_json_set(o, "tokens_alone", json_tokens(s.tokens_alone), ok);
         cli_json_append(list, o, ok);
     }
     return list;
@@ -242,6 +303,7 @@ static int print_json(const struct atsi_profile *p)
     cli_json_set(o, "memory_gbs", memory, &ok);
     cli_json_set(o, "operations", json_ops(p, &ok), &ok);
     cli_json_set(o, "copies", json_copies(p, &ok), &ok);
+    cli_json_set(o, "streaming", json_streams(p, &ok), &ok);
     return cli_json_print(o, ok, CLI_OK);
 }
 

@@ -34,7 +34,7 @@ static void put_phase(FILE *f, const char *name, const struct atsi_accel_phase *
 
 void cli_put_accel_stats(FILE *f, const struct atsi_accel_stats *s)
 {
-    char weights[32], activations[32], results[32];
+    char weights[32], activations[32], results[32], experts[32];
     put_phase(f, "prefill", &s->prefill);
     put_phase(f, "decode", &s->decode);
     (void)fprintf(f, "PCIe    weights %s, activations %s, results %s\n",
@@ -43,6 +43,11 @@ void cli_put_accel_stats(FILE *f, const struct atsi_accel_stats *s)
     (void)fprintf(f, "plans   %" PRIu64 " made, %" PRIu64 " kept, %" PRIu64 " refused; costs %s\n",
                   s->n_made, s->n_kept, s->n_refused,
                   s->measured_costs != 0 ? "measured here" : "modelled");
+    if (s->expert_hits + s->expert_misses > 0)
+        (void)fprintf(f, "experts caches of %s, %.1f %% of %" PRIu64 " choices were there\n",
+                      cli_bytes(s->expert_bytes, experts),
+                      percent(s->expert_hits, s->expert_hits + s->expert_misses),
+                      s->expert_hits + s->expert_misses);
     if (s->chunk_why != NULL)
         (void)fprintf(f, "rounds  %s\n", s->chunk_why);
     if (s->n_governed > 0)

@@ -32,11 +32,17 @@ static bool read_axis(const struct atsi_sense *s, uint32_t axis, double *speed)
     }
 }
 
+static bool is_other(double now, double planned)
+{
+    return now > planned * ATSI_GOVERN_CHANGE || now < planned / ATSI_GOVERN_CHANGE;
+}
+
+/* A change counts as long as it is there: what is smoothed trails behind a dip that is over. */
 static void follow(struct atsi_govern *g, const struct atsi_sense *s)
 {
     for (uint32_t i = 0; i < ATSI_N_AXES; i++) {
         struct atsi_govern_track *t = &g->axis[i];
-        double speed, ratio;
+        double speed;
         if (!read_axis(s, i, &speed) || !(speed > 0))
             continue;
         if (t->seen < ATSI_GOVERN_HOLD) { /* a clock that is still rising belongs to no plan */
@@ -45,9 +51,7 @@ static void follow(struct atsi_govern *g, const struct atsi_sense *s)
         }
         t->now += SMOOTH * (speed - t->now);
         t->last = speed;
-        ratio = t->now / t->planned;
-        t->beyond =
-            ratio > ATSI_GOVERN_CHANGE || ratio < 1 / ATSI_GOVERN_CHANGE ? t->beyond + 1 : 0;
+        t->beyond = is_other(t->now, t->planned) && is_other(speed, t->planned) ? t->beyond + 1 : 0;
     }
 }
 

@@ -162,6 +162,7 @@ int atsi_hybrid_open_experts(struct atsi_hybrid *h, const struct atsi_policy_use
     int rc = h->question->p.expert_cache != 0 ? atsi_experts_open(&p, &h->experts, err) : ATSI_OK;
     if (rc != ATSI_OK || h->experts == NULL)
         return rc;
+    h->books_seen = (struct atsi_books_counts){0};
     groups = atsi_experts_groups(h->experts, &n);
     rc = atsi_question_caches(h->question, groups, n, err);
     if (rc != ATSI_OK)

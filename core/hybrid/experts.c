@@ -104,9 +104,11 @@ static int take_memory(struct atsi_experts *x, struct atsi_err *err)
 {
     uint64_t bytes = lay_out(x, NULL) + x->p.accel->props.buf_pad_bytes;
     int rc = atsi_accel_alloc(x->p.accel, ATSI_MEM_DEVICE, (size_t)bytes, &x->buf, err);
-    if (rc == ATSI_OK)
-        (void)lay_out(x, accel_ops(x)->buf_ptr(x->buf));
-    return rc;
+    if (rc != ATSI_OK)
+        return rc;
+    (void)lay_out(x, accel_ops(x)->buf_ptr(x->buf));
+    x->bytes = bytes;
+    return ATSI_OK;
 }
 
 /* ---------------------------------------------------------------- filling */
@@ -440,4 +442,9 @@ const struct atsi_cache_group *atsi_experts_groups(const struct atsi_experts *x,
 struct atsi_books *atsi_experts_books(struct atsi_experts *x)
 {
     return x->books;
+}
+
+uint64_t atsi_experts_bytes(const struct atsi_experts *x)
+{
+    return x->bytes;
 }

@@ -41,6 +41,8 @@ void atsi_experts_close(struct atsi_experts *x);
 const struct atsi_cache_group *atsi_experts_groups(const struct atsi_experts *x, uint32_t *n_out);
 /* For starting warm, and for keeping what was learned. */
 struct atsi_books *atsi_experts_books(struct atsi_experts *x);
+/* Memory of the accelerator that slots have. */
+uint64_t atsi_experts_bytes(const struct atsi_experts *x);
 
 /* A decode round begins; last_ns: what the last one took.  Weights are what they will be during the
  * round: slots whose host copy has another layout now are filled again. */

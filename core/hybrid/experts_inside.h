@@ -56,6 +56,7 @@ struct atsi_experts {
     struct atsi_books *books;
     struct atsi_buf *buf, *ids_buf, *pinned; /* slots; ids there; ids and results here */
     size_t row_bytes;                        /* of all groups' results */
+    uint64_t bytes;                          /* of buf */
     bool no_memory, said;
     float idle[16]; /* what an operation without work works on */
     struct atsi_tensor idle_tensor;

@@ -33,13 +33,14 @@ struct atsi_hybrid {
     double *in_bytes;  /* [n_items] not used by plans with a flow */
     uint64_t version;  /* of the weights that operations are bound to */
     uint64_t n_rounds;
-    struct atsi_source_counts seen; /* what the session's statistics have of `source` */
-    struct atsi_governor *governor; /* NULL: nobody watches */
-    struct atsi_experts *experts;   /* NULL: the placement has no caches of experts */
-    struct atsi_expert_stats stats; /* what is known of who is chosen */
-    const float **uses;             /* [n_items] of the question: into `sorted` */
-    float *sorted;                  /* scores of each layer, most first */
-    uint64_t last_round_ns;         /* of the last decode round */
+    struct atsi_source_counts seen;      /* what the session's statistics have of `source` */
+    struct atsi_governor *governor;      /* NULL: nobody watches */
+    struct atsi_experts *experts;        /* NULL: the placement has no caches of experts */
+    struct atsi_books_counts books_seen; /* what the session's statistics have of `experts` */
+    struct atsi_expert_stats stats;      /* what is known of who is chosen */
+    const float **uses;                  /* [n_items] of the question: into `sorted` */
+    float *sorted;                       /* scores of each layer, most first */
+    uint64_t last_round_ns;              /* of the last decode round */
     uint32_t n_replans;
     uint32_t refused_seen; /* of `rounds`, in the session's statistics */
     bool may_probe;        /* the budget has room for probes */

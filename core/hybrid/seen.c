@@ -24,6 +24,20 @@ static void add_phase(struct atsi_accel_phase *p, bool measured, bool comparable
         p->busy_ns[k] += res->busy_ns[k];
 }
 
+static void add_experts(struct atsi_hybrid *h, struct atsi_accel_stats *s)
+{
+    struct atsi_books_counts now;
+    s->expert_bytes = 0;
+    if (h->experts == NULL)
+        return;
+    atsi_books_counts(atsi_experts_books(h->experts), &now);
+    s->expert_bytes = atsi_experts_bytes(h->experts);
+    s->expert_hits += now.hits - h->books_seen.hits;
+    s->expert_misses += now.misses - h->books_seen.misses;
+    s->n_refused += now.refused - h->books_seen.refused;
+    h->books_seen = now;
+}
+
 /* Counters of parts that are closed when the session is put together again: what came since. */
 static void add_counts(struct atsi_hybrid *h, struct atsi_accel_stats *s)
 {
@@ -36,6 +50,7 @@ static void add_counts(struct atsi_hybrid *h, struct atsi_accel_stats *s)
         now.copy_bytes - now.result_bytes - (h->seen.copy_bytes - h->seen.result_bytes);
     s->result_bytes += now.result_bytes - h->seen.result_bytes;
     h->seen = now;
+    add_experts(h, s);
     atsi_rounds_counts(h->rounds, &c);
     refused = c.illegal + c.failed + c.late;
     s->n_refused += refused - h->refused_seen;

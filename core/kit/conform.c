@@ -19,6 +19,8 @@ const struct atsi_kit_check atsi_kit_checks[] = {
     {"repeat", "the same question gets the same answer", atsi_kit_check_repeat},
     {"state", "what is remembered lies in the lent state alone", atsi_kit_check_state},
     {"threads", "any number of threads may ask at a time", atsi_kit_check_threads},
+    {"experts", "caches of experts: swaps are legal, and the same for the same question",
+     atsi_kit_check_experts},
     {"time", "an answer takes less than policy.time_limit", atsi_kit_check_time},
     {"optimum", "how far from the best of all plans, on small problems", atsi_kit_check_optimum},
     {"regret", "how far from policy_dp, on realistic problems", atsi_kit_check_regret},

@@ -90,6 +90,12 @@ int atsi_kit_ask(struct atsi_kit_seat *s, uint32_t step, struct atsi_err *err);
 int atsi_kit_judge_answer(struct atsi_kit_seat *s, uint32_t step, struct atsi_err *err);
 /* Sum over everything the answer says. */
 uint64_t atsi_kit_answer_sum(const struct atsi_kit_seat *s, uint32_t step);
+/* Memory between guards.  [base owned by caller: free()] */
+int atsi_kit_lend(struct atsi_kit_lent *l, const char *name, size_t bytes, struct atsi_err *err);
+bool atsi_kit_intact(const struct atsi_kit_lent *l);
+/* FNV-1a, from a start or an earlier sum on. */
+#define ATSI_KIT_SUM_START UINT64_C(0xCBF29CE484222325)
+uint64_t atsi_kit_sum(uint64_t h, const void *data, size_t bytes);
 /* An array whose guards are no longer what they were, or NULL. */
 const struct atsi_kit_lent *atsi_kit_overrun(const struct atsi_kit_seat *s);
 
@@ -145,6 +151,7 @@ bool atsi_kit_check_memory(struct atsi_kit_run *r);
 bool atsi_kit_check_repeat(struct atsi_kit_run *r);
 bool atsi_kit_check_state(struct atsi_kit_run *r);
 bool atsi_kit_check_threads(struct atsi_kit_run *r);
+bool atsi_kit_check_experts(struct atsi_kit_run *r); /* kit_experts.c */
 bool atsi_kit_check_time(struct atsi_kit_run *r);
 bool atsi_kit_check_optimum(struct atsi_kit_run *r);
 bool atsi_kit_check_regret(struct atsi_kit_run *r);

@@ -15,7 +15,7 @@ enum { GUARD = 4 * ATSI_ALIGN };
 static const unsigned char guard_byte = 0x5C;
 
 /* ---------------------------------------------------------------- guarded memory */
-static int lend(struct atsi_kit_lent *l, const char *name, size_t bytes, struct atsi_err *err)
+int atsi_kit_lend(struct atsi_kit_lent *l, const char *name, size_t bytes, struct atsi_err *err)
 {
     size_t round_up = (bytes + ATSI_ALIGN - 1) / ATSI_ALIGN * ATSI_ALIGN;
     l->name = name;
@@ -31,7 +31,7 @@ static int lend(struct atsi_kit_lent *l, const char *name, size_t bytes, struct 
     return ATSI_OK;
 }
 
-static bool intact(const struct atsi_kit_lent *l)
+bool atsi_kit_intact(const struct atsi_kit_lent *l)
 {
     size_t behind = (l->bytes + ATSI_ALIGN - 1) / ATSI_ALIGN * ATSI_ALIGN + GUARD;
     for (size_t i = 0; i < GUARD; i++)
@@ -46,7 +46,7 @@ static bool intact(const struct atsi_kit_lent *l)
 const struct atsi_kit_lent *atsi_kit_overrun(const struct atsi_kit_seat *s)
 {
     for (int k = 0; k < KIT_N_ARRAYS; k++)
-        if (!intact(&s->lent[k]))
+        if (!atsi_kit_intact(&s->lent[k]))
             return &s->lent[k];
     return NULL;
 }
@@ -71,7 +71,7 @@ static int lend_all(struct atsi_kit_seat *s, struct atsi_err *err)
         [KIT_END] = {"schedule.end_ns", n * sizeof(uint64_t)}};
     int rc = ATSI_OK;
     for (int k = 0; k < KIT_N_ARRAYS && rc == ATSI_OK; k++)
-        rc = lend(&s->lent[k], want[k].name, want[k].bytes, err);
+        rc = atsi_kit_lend(&s->lent[k], want[k].name, want[k].bytes, err);
     return rc;
 }
 
@@ -124,33 +124,32 @@ void atsi_kit_seat_reset(struct atsi_kit_seat *s)
 
 /* ---------------------------------------------------------------- sums */
 /* FNV-1a. */
-static uint64_t sum(uint64_t h, const void *data, size_t bytes)
+uint64_t atsi_kit_sum(uint64_t h, const void *data, size_t bytes)
 {
     const unsigned char *p = data;
     for (size_t i = 0; i < bytes; i++)
         h = (h ^ p[i]) * UINT64_C(0x100000001B3);
     return h;
 }
-#define SUM_START UINT64_C(0xCBF29CE484222325)
 
 /* Over all that a policy may read but not write. */
 static uint64_t input_sum(const struct atsi_kit_seat *s)
 {
     const struct atsi_question *q = s->q;
     size_t n = q->items->n, costs = ATSI_N_DEVICES * n * sizeof **q->now;
-    uint64_t h = sum(SUM_START, q->items->items, n * sizeof *q->items->items);
-    h = sum(h, q->items->ptrs, n * sizeof(const struct atsi_item *));
-    h = sum(h, q->items->edges, q->items->n_edges * sizeof *q->items->edges);
-    h = sum(h, q->now[0], costs);
-    h = sum(h, q->now[1], costs);
-    h = sum(h, q->budget, sizeof q->budget);
-    h = sum(h, q->slot_depth, sizeof q->slot_depth);
-    h = sum(h, q->slot_bytes, sizeof q->slot_bytes);
-    h = sum(h, &s->problem, sizeof s->problem);
-    h = sum(h, s->now, sizeof s->now);
+    uint64_t h = atsi_kit_sum(ATSI_KIT_SUM_START, q->items->items, n * sizeof *q->items->items);
+    h = atsi_kit_sum(h, q->items->ptrs, n * sizeof(const struct atsi_item *));
+    h = atsi_kit_sum(h, q->items->edges, q->items->n_edges * sizeof *q->items->edges);
+    h = atsi_kit_sum(h, q->now[0], costs);
+    h = atsi_kit_sum(h, q->now[1], costs);
+    h = atsi_kit_sum(h, q->budget, sizeof q->budget);
+    h = atsi_kit_sum(h, q->slot_depth, sizeof q->slot_depth);
+    h = atsi_kit_sum(h, q->slot_bytes, sizeof q->slot_bytes);
+    h = atsi_kit_sum(h, &s->problem, sizeof s->problem);
+    h = atsi_kit_sum(h, s->now, sizeof s->now);
     for (int f = 0; f < 2; f++) {
-        h = sum(h, s->phase[f].then, sizeof s->phase[f].then);
-        h = sum(h, s->phase[f].in_force, n * sizeof *s->phase[f].in_force);
+        h = atsi_kit_sum(h, s->phase[f].then, sizeof s->phase[f].then);
+        h = atsi_kit_sum(h, s->phase[f].in_force, n * sizeof *s->phase[f].in_force);
     }
     return h;
 }
@@ -158,26 +157,27 @@ static uint64_t input_sum(const struct atsi_kit_seat *s)
 uint64_t atsi_kit_answer_sum(const struct atsi_kit_seat *s, uint32_t step)
 {
     const struct atsi_schedule *a = &s->schedule;
-    uint64_t h = SUM_START;
+    uint64_t h = ATSI_KIT_SUM_START;
     if (step == 0) {
-        h = sum(h, s->lent[KIT_PLACE].at, s->lent[KIT_PLACE].bytes);
-        h = sum(h, s->lent[KIT_EXPERTS].at, s->lent[KIT_EXPERTS].bytes);
-        h = sum(h, &s->place.predicted_decode_ns, sizeof s->place.predicted_decode_ns);
-        return sum(h, &s->place.predicted_prefill_ns, sizeof s->place.predicted_prefill_ns);
+        h = atsi_kit_sum(h, s->lent[KIT_PLACE].at, s->lent[KIT_PLACE].bytes);
+        h = atsi_kit_sum(h, s->lent[KIT_EXPERTS].at, s->lent[KIT_EXPERTS].bytes);
+        h = atsi_kit_sum(h, &s->place.predicted_decode_ns, sizeof s->place.predicted_decode_ns);
+        return atsi_kit_sum(h, &s->place.predicted_prefill_ns,
+                            sizeof s->place.predicted_prefill_ns);
     }
-    h = sum(h, &a->keep, sizeof a->keep);
+    h = atsi_kit_sum(h, &a->keep, sizeof a->keep);
     if (a->keep != 0)
         return h;
-    h = sum(h, s->lent[KIT_DEVICE].at, s->lent[KIT_DEVICE].bytes);
+    h = atsi_kit_sum(h, s->lent[KIT_DEVICE].at, s->lent[KIT_DEVICE].bytes);
     for (uint32_t k = 0; k < a->n_transfers && k < a->n_items; k++) {
         uint32_t i = a->order[k];
-        h = sum(h, &i, sizeof i);
+        h = atsi_kit_sum(h, &i, sizeof i);
         if (i < a->n_items) {
-            h = sum(h, &a->after[i], sizeof a->after[i]);
-            h = sum(h, &a->slot[i], sizeof a->slot[i]);
+            h = atsi_kit_sum(h, &a->after[i], sizeof a->after[i]);
+            h = atsi_kit_sum(h, &a->slot[i], sizeof a->slot[i]);
         }
     }
-    return sum(h, &a->predicted_ns, sizeof a->predicted_ns);
+    return atsi_kit_sum(h, &a->predicted_ns, sizeof a->predicted_ns);
 }
 
 /* ---------------------------------------------------------------- the series */

@@ -95,6 +95,19 @@ uint64_t atsi_cost_op_ns(const struct atsi_cost_op *op, uint32_t tokens, uint32_
 uint64_t atsi_costs_copy_ns(const struct atsi_costs *c, enum atsi_cost_channel channel,
                             uint64_t bytes);
 
+/* ---- costs_stream.c */
+struct atsi_cost_stream {
+    const struct atsi_cost_op *here, *there; /* on the CPU, on the accelerator */
+    uint64_t bytes, copy_ns;                 /* of the weight, of a stack all of it; 0: no copy was
+                                              * measured */
+    /* Tokens of a round from which on streaming it is not slower than the CPU: when the copy hides
+     * behind other work of the accelerator, as in a row of streamed weights; when nothing hides it.
+     * 0: not up to the table's `chunk`. */
+    uint32_t tokens_hidden, tokens_alone;
+};
+/* The index-th product that was measured on both devices; false: there are no more. */
+bool atsi_costs_stream(const struct atsi_costs *c, uint32_t index, struct atsi_cost_stream *out);
+
 /* ---- costs_shape.c */
 /* Shape of a node's operation.  layout: of its weight, where that is used. */
 void atsi_cost_shape_of(const struct atsi_graph *g, const struct atsi_tensor *const *tensors,

@@ -7,6 +7,8 @@
 
 /* A chain of light operations that a device computes once more is at most this long. */
 #define MAX_DEPTH 4
+/* So many operations at most begin an item on the device beside it. */
+#define MAX_BESIDE 8
 
 static bool is_light(const struct atsi_graph_node *n)
 {
@@ -254,9 +256,83 @@ void atsi_flow_item(const struct atsi_flow *f, uint8_t *valid, uint32_t i, uint3
     struct walk w = {
         .f = f, .valid = valid, .bit = (uint8_t)(1U << device), .item = i, .need = need};
     bool first = item->tile == 0, last = item->tile + 1 == item->n_tiles;
-    for (uint32_t k = item->first; k < item->end; k++)
+    for (uint32_t k = item->first + need->n_beside; k < item->end; k++)
         if (k == item->main || (k < item->main && first) || (k > item->main && last))
             own_node(&w, k);
+}
+
+/* ---------------------------------------------------------------- beside */
+static bool node_reads(const struct atsi_flow_node *n, int32_t v)
+{
+    for (int k = 0; k < 4; k++)
+        if (n->src[k] == v)
+            return true;
+    return false;
+}
+
+/* Whether a later item on the other device reads value v, which item i's main node reads. */
+static bool read_there(const struct atsi_flow *f, const int32_t *device, uint32_t i, int32_t v)
+{
+    for (uint32_t j = i + 1; j < f->n_items && f->items[j].first <= f->death[v]; j++)
+        for (uint32_t k = f->items[j].first; device[j] != device[i] && k < f->items[j].end; k++)
+            if (node_reads(&f->nodes[k], v) && k >= f->items[i].main)
+                return true;
+    return false;
+}
+
+/* The first node behind those that shall run beside: behind the one that makes what both devices
+ * read; the item's first node: there is none. */
+static uint32_t beside_until(const struct atsi_flow *f, const int32_t *device, uint32_t i)
+{
+    const struct atsi_flow_item *item = &f->items[i];
+    const struct atsi_flow_node *main = &f->nodes[item->main];
+    uint32_t until = item->first;
+    for (int k = 0; k < 4; k++) {
+        int32_t v = main->src[k], made = v >= 0 ? f->producer[v] : -1;
+        if (made >= (int32_t)until && made < (int32_t)item->main && read_there(f, device, i, v))
+            until = (uint32_t)made + 1;
+    }
+    return until;
+}
+
+/* Whether the node can run on w's device, when at most one value is brought there. */
+static bool can_run(const struct walk *w, uint32_t node, const bool *made, int32_t *bring)
+{
+    const struct atsi_flow_node *n = &w->f->nodes[node];
+    const struct atsi_flow_item *item = &w->f->items[w->item];
+    for (int k = 0; k < 4; k++) {
+        int32_t v = n->src[k], from = v >= 0 ? w->f->producer[v] : -1;
+        if (v < 0 || can_compute(w, v, 0) || *bring == v ||
+            (from >= (int32_t)item->first && made[(uint32_t)from - item->first]))
+            continue;
+        if (*bring >= 0)
+            return false;
+        *bring = v;
+    }
+    return n->light;
+}
+
+bool atsi_flow_beside(const struct atsi_flow *f, uint8_t *valid, uint32_t i, const int32_t *device,
+                      struct atsi_flow_need *need)
+{
+    const struct atsi_flow_item *item = &f->items[i];
+    struct walk w = {
+        .f = f, .valid = valid, .bit = (uint8_t)(1U << (1 - device[i])), .item = i, .need = need};
+    uint32_t until = item->tile == 0 ? beside_until(f, device, i) : item->first;
+    bool made[MAX_BESIDE] = {false};
+    int32_t bring = -1;
+    if (until == item->first || until - item->first > MAX_BESIDE)
+        return false;
+    for (uint32_t k = item->first; k < until; k++) {
+        w.at = k;
+        if (!can_run(&w, k, made, &bring))
+            return false;
+        made[k - item->first] = true;
+    }
+    for (uint32_t k = item->first; k < until; k++)
+        own_node(&w, k);
+    need->n_beside = until - item->first;
+    return true;
 }
 
 void atsi_flow_result(const struct atsi_flow *f, uint8_t *valid, struct atsi_flow_need *need)

@@ -71,6 +71,7 @@ static inline uint32_t atsi_flow_main_unit(const struct atsi_flow *f, uint32_t i
 struct atsi_flow_need {
     uint32_t *copies, n_copies; /* pieces */
     uint32_t *units, n_units;
+    uint32_t n_beside; /* of the item's nodes, which begin it on the other device */
 };
 
 /* Most entries that the needs of all items of a round take together. */
@@ -82,6 +83,15 @@ void atsi_flow_begin(const struct atsi_flow *f, uint8_t *valid);
 /* Appends what item i needs on `device`, and marks what is then valid there. */
 void atsi_flow_item(const struct atsi_flow *f, uint8_t *valid, uint32_t i, uint32_t device,
                     struct atsi_flow_need *need);
+/* What several items read (the norm in front of q, k and v, or of gate and up) is made by the first
+ * of them.  When that one runs on another device than a later one, and than the item before, its
+ * light operations can run there, where their inputs are: then neither item waits for the other.
+ * Appends these nodes, which are to run behind the item before, and what must be copied there
+ * before that (one value at most), and marks what is then valid there.  need->n_beside: how many of
+ * the item's nodes these are, for atsi_flow_item().  False: nothing is to be done, or it cannot be.
+ * device: [n_items] */
+bool atsi_flow_beside(const struct atsi_flow *f, uint8_t *valid, uint32_t i, const int32_t *device,
+                      struct atsi_flow_need *need);
 /* Appends the pieces of the result that are not on the host yet. */
 void atsi_flow_result(const struct atsi_flow *f, uint8_t *valid, struct atsi_flow_need *need);
 

@@ -71,9 +71,10 @@ static void index_edges(struct atsi_plan *p, const struct atsi_items *it)
 static bool open_flow(struct atsi_plan *p, const struct atsi_flow *f)
 {
     uint32_t copies = atsi_flow_max_copies(f), units = atsi_flow_max_units(f);
-    p->list = calloc((size_t)copies + units + 1, sizeof *p->list);
+    p->room_list = copies + units + 1;
+    p->list = calloc(p->room_list, sizeof *p->list);
     p->valid = calloc((size_t)f->n_pieces + 1, 1);
-    p->need = calloc((size_t)copies + units + 1, sizeof *p->need);
+    p->need = calloc(p->room_list, sizeof *p->need);
     p->made_at = calloc((size_t)f->n_pieces + 1, sizeof *p->made_at);
     p->list_end = calloc((size_t)f->n_items + 1, sizeof *p->list_end);
     return p->list != NULL && p->valid != NULL && p->need != NULL && p->made_at != NULL &&
@@ -205,39 +206,53 @@ static uint64_t bytes_of(const struct atsi_flow *f, const uint32_t *pieces, uint
     return bytes;
 }
 
-static void append(struct atsi_plan *p, struct atsi_step *s, const uint32_t *what, uint32_t n)
+/* Units of a step lie together: they come from the front of the list, pieces from its end. */
+static void add_units(struct atsi_plan *p, struct atsi_step *s, const struct atsi_flow_need *need)
 {
-    if (n == 0)
+    if (need->n_units == 0)
         return;
     if (s->n_list == 0)
         s->list = p->n_list;
-    memcpy(p->list + p->n_list, what, n * sizeof *what);
-    p->n_list += n;
-    s->n_list += n;
+    memcpy(p->list + p->n_list, need->units, need->n_units * sizeof *need->units);
+    p->n_list += need->n_units;
+    s->n_list += need->n_units;
+}
+
+static void add_pieces(struct atsi_plan *p, struct atsi_step *s, const struct atsi_flow_need *need)
+{
+    if (need->n_copies == 0)
+        return;
+    p->pieces_at -= need->n_copies;
+    memcpy(p->list + p->pieces_at, need->copies, need->n_copies * sizeof *need->copies);
+    s->list = p->pieces_at;
+    s->n_list = need->n_copies;
 }
 
 /* What item i needs to run: the bytes that cross, and in p->need its pieces, then its units. */
 static struct atsi_flow_need needs_of(struct atsi_plan *p, const struct atsi_flow *f, uint32_t i,
-                                      uint32_t device)
+                                      uint32_t device, uint32_t n_beside)
 {
-    struct atsi_flow_need need = {.copies = p->need, .units = p->need + atsi_flow_max_copies(f)};
+    struct atsi_flow_need need = {
+        .copies = p->need, .units = p->need + atsi_flow_max_copies(f), .n_beside = n_beside};
     atsi_flow_item(f, p->valid, i, device, &need);
     return need;
 }
 
 static void add_result(struct atsi_plan *p, const struct atsi_flow *f)
 {
-    struct atsi_flow_need need = {.copies = p->list + p->n_list};
+    struct atsi_flow_need need = {.copies = p->need};
+    struct atsi_step result = {.list = 0};
     atsi_flow_result(f, p->valid, &need);
-    p->result_at = p->n_list;
+    add_pieces(p, &result, &need);
+    p->result_at = result.list;
     p->n_result = need.n_copies;
-    p->n_list += need.n_copies;
     p->last_device = need.n_copies > 0 ? ATSI_DEVICE_ACCEL : ATSI_DEVICE_HOST;
 }
 
 /* ---------------------------------------------------------------- steps */
 struct builder {
     struct atsi_plan *p;
+    const struct atsi_question *q;
     const struct atsi_items *it;
     const int32_t *device;
     const double *in_bytes;
@@ -246,6 +261,37 @@ struct builder {
     bool open;    /* the last step is a run that may grow */
 };
 
+static void copy_at(struct builder *b, uint32_t at, uint32_t i, uint32_t device,
+                    const struct atsi_flow_need *need, uint64_t bytes)
+{
+    insert_step(b->p, at,
+                (struct atsi_step){.kind = ATSI_STEP_COPY,
+                                   .device = (uint8_t)device,
+                                   .transfer = -1,
+                                   .first = i,
+                                   .bytes = bytes});
+    add_pieces(b->p, &b->p->steps[at], need);
+}
+
+/* Light operations of item i behind the item before, on its device; how many.  What they need of
+ * the other device was made before that item's step began. */
+static uint32_t add_beside(struct builder *b, uint32_t i)
+{
+    struct atsi_plan *p = b->p;
+    const struct atsi_flow *f = b->it->flow;
+    struct atsi_flow_need need = {.copies = p->need, .units = p->need + atsi_flow_max_copies(f)};
+    uint32_t last = p->n_steps - 1, device = b->here;
+    if (p->n_steps == 0 || b->device[i] == (int32_t)device || atsi_plan_is_cached(b->q, p, last) ||
+        p->n_steps + 2 * (b->it->n - i) + 1 > 2 * b->it->n ||
+        !atsi_flow_beside(f, p->valid, i, b->device, &need))
+        return 0;
+    add_units(p, &p->steps[last], &need);
+    atsi_plan_ran(p, f, &need);
+    if (need.n_copies > 0)
+        copy_at(b, last, i, device, &need, bytes_of(f, need.copies, need.n_copies, b->tokens));
+    return need.n_beside;
+}
+
 static void add_item(struct builder *b, uint32_t i)
 {
     struct atsi_plan *p = b->p;
@@ -253,9 +299,9 @@ static void add_item(struct builder *b, uint32_t i)
     struct atsi_flow_need need = {0};
     uint8_t d = (uint8_t)b->device[i];
     uint64_t bytes = 0;
-    bool copy;
+    bool copy, joins;
     if (f != NULL) {
-        need = needs_of(p, f, i, d);
+        need = needs_of(p, f, i, d, add_beside(b, i));
         copy = need.n_copies > 0;
         bytes = bytes_of(f, need.copies, need.n_copies, b->tokens);
     } else if (b->it->chain) {
@@ -265,22 +311,22 @@ static void add_item(struct builder *b, uint32_t i)
         bytes = bytes_across(p, b->it, b->device, i, b->tokens);
         copy = bytes > 0;
     }
-    if (copy) {
-        uint32_t at = f != NULL && d == ATSI_DEVICE_HOST ? atsi_plan_early(p, b->it->n, i, &need)
-                                                         : p->n_steps;
-        insert_step(
-            p, at,
-            (struct atsi_step){
-                .kind = ATSI_STEP_COPY, .device = d, .transfer = -1, .first = i, .bytes = bytes});
-        append(p, &p->steps[at], need.copies, need.n_copies);
-    }
-    if (copy || d != b->here || p->move_of[i] >= 0 || !b->open)
+    joins = f != NULL && copy && p->move_of[i] < 0 && atsi_plan_joins(p, d, b->open);
+    if (copy)
+        copy_at(b,
+                joins       ? p->n_steps - 1
+                : f != NULL ? atsi_plan_early(p, b->q, i, d, &need)
+                            : p->n_steps,
+                i, d, &need, bytes);
+    if ((copy && !joins) || d != b->here || p->move_of[i] >= 0 || !b->open)
         add_step(p, (struct atsi_step){
                         .kind = ATSI_STEP_RUN, .device = d, .transfer = p->move_of[i], .first = i});
     p->steps[p->n_steps - 1].n++;
-    append(p, &p->steps[p->n_steps - 1], need.units, need.n_units);
-    if (f != NULL)
-        atsi_plan_ran(p, f, i, d, &need);
+    add_units(p, &p->steps[p->n_steps - 1], &need);
+    if (f != NULL) {
+        p->list_end[i] = p->n_list;
+        atsi_plan_ran(p, f, &need);
+    }
     b->open = p->cut[i] == 0;
     b->here = d;
 }
@@ -290,6 +336,7 @@ void atsi_plan_build(struct atsi_plan *p, const struct atsi_question *q,
                      uint32_t tokens)
 {
     struct builder b = {.p = p,
+                        .q = q,
                         .it = q->items,
                         .device = s->device,
                         .in_bytes = in_bytes,
@@ -301,6 +348,7 @@ void atsi_plan_build(struct atsi_plan *p, const struct atsi_question *q,
     p->n_slots = q->slot_depth[phase];
     list_moves(p, q, s, phase);
     memset(p->have, 0, q->items->n_edges);
+    p->pieces_at = p->room_list;
     if (q->items->flow != NULL)
         atsi_flow_begin(q->items->flow, p->valid);
     for (uint32_t i = 0; i < q->items->n; i++)

@@ -63,14 +63,14 @@ struct atsi_plan {
     uint32_t *edge_at;  /* [n + 1] scratch: edges by consumer */
     uint32_t *edge_of;  /* [n_edges] */
     /* With a flow (flow.h); else NULL. */
-    uint32_t *list; /* pieces and units of steps */
-    uint32_t n_list;
+    uint32_t *list;               /* [room_list] units of steps, and, from the end, pieces */
+    uint32_t n_list, room_list;   /* units */
+    uint32_t pieces_at;           /* first piece */
     uint32_t result_at, n_result; /* in list: pieces of the result to copy to the host */
     uint8_t *valid;               /* [n_pieces] scratch */
     uint32_t *need;               /* scratch: of one item */
-    uint32_t
-        *made_at; /* [n_pieces] scratch: the unit, in list, that computed it on the accelerator */
-    uint32_t *list_end; /* [n] scratch: of list, behind an item's units */
+    uint32_t *made_at;            /* [n_pieces] scratch: the unit, in list, that computed it last */
+    uint32_t *list_end;           /* [n] scratch: of list, behind an item's units */
 };
 
 /* Room for any plan of the question, so that building allocates nothing. */
@@ -85,11 +85,16 @@ void atsi_plan_build(struct atsi_plan *p, const struct atsi_question *q,
 /* ---- plan_early.c, for the planner */
 struct atsi_flow;
 struct atsi_flow_need;
-/* Item i was added to the last step, with what it needs. */
-void atsi_plan_ran(struct atsi_plan *p, const struct atsi_flow *f, uint32_t i, uint32_t device,
+/* What was needed was added at the end of the list. */
+void atsi_plan_ran(struct atsi_plan *p, const struct atsi_flow *f,
                    const struct atsi_flow_need *need);
-/* Where the copy to the host that an item needs goes: a step, which may be behind the last one. */
-uint32_t atsi_plan_early(struct atsi_plan *p, uint32_t n_items, uint32_t item,
-                         const struct atsi_flow_need *need);
+/* Where the copy that an item needs on `device` goes: a step, which may be behind the last one. */
+uint32_t atsi_plan_early(struct atsi_plan *p, const struct atsi_question *q, uint32_t item,
+                         uint32_t device, const struct atsi_flow_need *need);
+/* What an item of the host needs can be copied in front of the last step, which the item then
+ * joins; open: that step may grow.  False: also on other devices. */
+bool atsi_plan_joins(const struct atsi_plan *p, uint32_t device, bool open);
+/* The step is one of experts with a cache: it stays as it is. */
+bool atsi_plan_is_cached(const struct atsi_question *q, const struct atsi_plan *p, uint32_t step);
 
 #endif

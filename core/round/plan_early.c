@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies to the host, as early as what they carry is there.  The accelerator's queue is in order,
- * so a copy behind everything that was queued so far would make the host wait for all of it: for
- * the shared expert before it computes routed ones, for q before k.  Where items of the accelerator
- * lie between the one that made the values and the one on the host that reads them, their split is
- * cut and the copy goes between.
+ * Copies from one device to the other, as early as what they carry is there.
+ *
+ * To the host: the accelerator's queue is in order, so a copy behind everything that was queued so
+ * far would make the host wait for all of it: for the shared expert before it computes routed ones,
+ * for q before k.  To the accelerator: the host computes a split to its end before it goes on, so
+ * what is copied behind it comes late: up would wait for gate, when it needs nothing but the norm
+ * before both.  Where items of a device lie between the one that made the values and the one of the
+ * other device that reads them, their split is cut and the copy goes between.
  */
 #include "core/round/plan.h"
 
@@ -22,15 +25,21 @@ static void note_pieces(struct atsi_plan *p, const struct atsi_flow *f, uint32_t
             p->made_at[k] = at;
 }
 
-void atsi_plan_ran(struct atsi_plan *p, const struct atsi_flow *f, uint32_t i, uint32_t device,
+void atsi_plan_ran(struct atsi_plan *p, const struct atsi_flow *f,
                    const struct atsi_flow_need *need)
 {
-    p->list_end[i] = p->n_list;
-    for (uint32_t k = 0; device == ATSI_DEVICE_ACCEL && k < need->n_units; k++)
+    for (uint32_t k = 0; k < need->n_units; k++)
         note_pieces(p, f, p->n_list - need->n_units + k);
 }
 
-/* Behind the last unit that the pieces wait for. */
+bool atsi_plan_is_cached(const struct atsi_question *q, const struct atsi_plan *p, uint32_t step)
+{
+    return q->expert_slots != NULL && p->phase == ATSI_PHASE_DECODE &&
+           q->expert_slots[p->steps[step].first] > 0;
+}
+
+/* Behind the last unit that the pieces wait for.  A piece that must cross was made on one device
+ * only, so it does not matter where; what is given was made nowhere. */
 static uint32_t made_until(const struct atsi_plan *p, const struct atsi_flow_need *need)
 {
     uint32_t last = 0;
@@ -40,24 +49,24 @@ static uint32_t made_until(const struct atsi_plan *p, const struct atsi_flow_nee
     return last + 1;
 }
 
-static bool on_accel(const struct atsi_step *s)
+static bool runs_on(const struct atsi_step *s, uint32_t device)
 {
-    return s->kind == ATSI_STEP_RUN && s->device == ATSI_DEVICE_ACCEL;
+    return s->kind == ATSI_STEP_RUN && s->device == device;
 }
 
 /* Cuts step s behind a unit, or behind its first item when that is not over by then: a step has one
  * at least.  Light units in front of an item may thus be in the step before it.  False: there is
- * nothing behind. */
+ * no item behind. */
 static bool cut_step(struct atsi_plan *p, uint32_t s, uint32_t until)
 {
     struct atsi_step *a = &p->steps[s], *b;
     uint32_t item = a->first, end = a->list + a->n_list;
     if (p->list_end[item] > until)
         until = p->list_end[item];
-    if (a->n < 2 || until >= end)
-        return false;
-    while (p->list_end[item] <= until)
+    while (item < a->first + a->n && p->list_end[item] <= until)
         item++;
+    if (item == a->first + a->n || until >= end)
+        return false;
     memmove(&p->steps[s + 1], &p->steps[s], (p->n_steps - s) * sizeof *p->steps);
     p->n_steps++;
     b = &p->steps[s + 1];
@@ -71,16 +80,28 @@ static bool cut_step(struct atsi_plan *p, uint32_t s, uint32_t until)
     return true;
 }
 
-uint32_t atsi_plan_early(struct atsi_plan *p, uint32_t n_items, uint32_t item,
-                         const struct atsi_flow_need *need)
+uint32_t atsi_plan_early(struct atsi_plan *p, const struct atsi_question *q, uint32_t item,
+                         uint32_t device, const struct atsi_flow_need *need)
 {
-    uint32_t s = p->n_steps, until = made_until(p, need);
+    uint32_t s = p->n_steps, until = made_until(p, need), from = 1 - device, n = q->items->n;
     /* One step more than without, and two for each item to come: there is room for no more. */
-    if (p->n_steps + 2 * (n_items - item) + 1 > 2 * n_items)
+    if (p->n_steps + 2 * (n - item) + 1 > 2 * n)
         return p->n_steps;
-    while (s > 0 && on_accel(&p->steps[s - 1]) && p->steps[s - 1].list >= until)
+    while (s > 0 && runs_on(&p->steps[s - 1], from) && p->steps[s - 1].list >= until)
         s--;
-    if (s > 0 && on_accel(&p->steps[s - 1]))
+    if (s > 0 && runs_on(&p->steps[s - 1], from) && !atsi_plan_is_cached(q, p, s - 1))
         (void)cut_step(p, s - 1, until);
     return s;
+}
+
+/* The step waits for a copy just in front of it, and nothing of the accelerator lies between, so
+ * that all it made so far was made before. */
+bool atsi_plan_joins(const struct atsi_plan *p, uint32_t device, bool open)
+{
+    const struct atsi_step *last, *before;
+    if (!open || device != ATSI_DEVICE_HOST || p->n_steps < 2)
+        return false;
+    last = &p->steps[p->n_steps - 1];
+    before = last - 1;
+    return runs_on(last, device) && before->kind == ATSI_STEP_COPY && before->device == device;
 }

@@ -189,3 +189,21 @@ bool atsi_profile_copy(const struct atsi_profile *p, uint32_t index, const char 
     }
     return false;
 }
+
+bool atsi_profile_stream(const struct atsi_profile *p, uint32_t index,
+                         struct atsi_profile_stream *out)
+{
+    struct atsi_cost_stream s;
+    if (!atsi_costs_stream(p->c, index, &s))
+        return false;
+    *out = (struct atsi_profile_stream){.struct_size = sizeof *out,
+                                        .panels = s.here->shape.layout == ATSI_LAYOUT_PANELS,
+                                        .kind = atsi_cost_kind_name(s.here->shape.kind),
+                                        .type = atsi_type_info(s.here->shape.type)->name,
+                                        .bytes = s.bytes,
+                                        .copy_ns = s.copy_ns,
+                                        .tokens_hidden = s.tokens_hidden,
+                                        .tokens_alone = s.tokens_alone};
+    memcpy(out->dims, s.here->shape.dims, sizeof out->dims);
+    return true;
+}

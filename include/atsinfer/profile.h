@@ -77,6 +77,19 @@ struct atsi_profile_op {
     const struct atsi_cost_time *times; /* [n_times] */
 };
 
+/* From how many tokens on streaming a weight to the accelerator beats multiplying it on the CPU. */
+struct atsi_profile_stream {
+    uint32_t struct_size;
+    uint32_t panels;  /* 1: packed for the CPU */
+    const char *kind; /* "matmul", "matmul_id" */
+    const char *type;
+    uint64_t dims[8];
+    uint64_t bytes, copy_ns; /* of the weight (of a stack all of it), from pinned memory */
+    /* Tokens of a round: when the copy hides behind other work of the accelerator, as in a row of
+     * streamed weights; when nothing hides it.  0: not up to atsi_profile_summary.chunk. */
+    uint32_t tokens_hidden, tokens_alone;
+};
+
 struct atsi_profile;
 
 /* ATSI_ENOENT: nothing is kept (ATSI_PROFILE_KEPT); ATSI_EFORMAT, ATSI_ENOTSUP: what is kept cannot
@@ -93,6 +106,9 @@ ATSI_EXPORT bool atsi_profile_op(const struct atsi_profile *p, uint32_t index,
 /* channel: "pinned", "pageable" (weights), "to_accel", "to_host" (activations). */
 ATSI_EXPORT bool atsi_profile_copy(const struct atsi_profile *p, uint32_t index,
                                    const char **channel, struct atsi_cost_copy *out);
+/* Products that were measured on both devices. */
+ATSI_EXPORT bool atsi_profile_stream(const struct atsi_profile *p, uint32_t index,
+                                     struct atsi_profile_stream *out);
 
 #ifdef __cplusplus
 }

@@ -128,6 +128,30 @@ sed -i 's/^key cpu .*/key cpu Another CPU/' "$table"
 expect "out of date, shown" 0 "Out of date: cpu was \"Another CPU\"" "" profile $with -m "$model" --show
 expect "out of date" 0 "" "cpu was \"Another CPU\", now" profile $with -m "$model" -o md
 cp "$table" mine.costs
+
+# With an accelerator that is a hundred times faster: when are weights streamed?
+cat >with_accel.py <<'END'
+import sys
+accel, out = [], []
+for line in open("mine.costs"):
+    words = line.split()
+    if words[0] == "op":
+        product = words[1:3] == ["host", "matmul"]
+        if product:
+            accel.append(line.replace(" host ", " accel "))
+    elif words[0] == "time" and product:
+        accel.append("time %s %s 1 1 1 0 3\n" % (words[1], words[2]))
+    if words[0] == "end":
+        out += ["copy pinned 1000 10 10 10 3\n", "copy pinned 1000000 10000 10000 10000 3\n"] + accel
+    out.append(line)
+open(sys.argv[1], "w").writelines(out)
+END
+check "a table with an accelerator" python3 with_accel.py "$table"
+expect "when weights are streamed" 0 "^| matmul | Q4_K.* | [0-9]* | [0-9]* |\$" "" profile $with -m "$model" --show -o md
+expect "that as JSON" 0 '"tokens_alone": [0-9]' "" profile $with -m "$model" --show -o json
+cp mine.costs "$table"
+expect "not without one" 0 "" "" profile $with -m "$model" --show -o md
+check "no table of it" [ "$(grep -c 'Streaming a weight' out)" = 0 ]
 expect "simulate by a table" 0 "measured, [0-9]* items.*budget 0 MiB" "" simulate --machine mine.costs -m "$model" \
   --prefill 64 --decode 8 --policy layer,backlog
 expect "on this machine" 0 "^| layer |" "" simulate --set backend.accel=none --machine here -m "$model" --prefill 64 --decode 8 --policy layer

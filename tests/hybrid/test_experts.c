@@ -66,6 +66,17 @@ static int leave(void **state)
     return hr_leave(state);
 }
 
+/* The statistics know of a cache just when there was one. */
+static void check_stats(const struct atsi_session *s, unsigned long slots, bool may_fall_back)
+{
+    struct atsi_accel_stats st = {.struct_size = sizeof st};
+    atsi_session_accel_stats(s, &st);
+    if (may_fall_back)
+        return;
+    assert_int_equal(st.expert_bytes > 0, slots > 0);
+    assert_int_equal(st.expert_hits + st.expert_misses > 0, slots > 0);
+}
+
 /* Transfers; slots: of the log, 0 when there was no cache. */
 static uint64_t check(const char *const *settings, uint32_t model, const char *what,
                       bool may_fall_back, unsigned long *slots)
@@ -84,6 +95,7 @@ static uint64_t check(const char *const *settings, uint32_t model, const char *w
     if (!may_fall_back && (info.n_fallbacks != 0 || info.n_refused != 0))
         fail_msg("%s, %s: %u times without the accelerator, %u answers refused\n%s", what,
                  models[model], info.n_fallbacks, (unsigned)info.n_refused, hr_log);
+    check_stats(s, *slots, may_fall_back);
     free_answer(&have);
     atsi_session_close(s);
     atsi_model_close(m);

@@ -119,15 +119,34 @@ static void stand_between(struct atsi_hybrid *h)
         fail_msg("%s", err.msg);
 }
 
-static struct watched watch(const char *model, const char *rule)
+/* The last token's logits are the CPU's. */
+static void expect_answer(const struct hr_rows *have, const char *model, const int32_t *ids)
 {
-    const char *const settings[] = {rule,
-                                    "memory.vram=100MiB",
-                                    "policy.name=policy_static",
-                                    "plugin.policy_static.mode=layer",
-                                    "transfer.dynamic=off",
-                                    "load.pack=off",
-                                    NULL};
+    struct atsi_runtime *rt = hr_cpu();
+    struct atsi_model *m = hr_open(rt, hr_model(model));
+    struct atsi_session *s = hr_session(m, N_CTX, 8);
+    struct hr_rows first = hr_eval(s, ids, 3, false), want = hr_eval(s, ids + 3, 1, false);
+    hr_same(&want, have, model);
+    hr_free(&first);
+    hr_free(&want);
+    atsi_session_close(s);
+    atsi_model_close(m);
+    atsi_runtime_close(rt);
+}
+
+/* rule: what is on the CPU; a second one, and a setting, or NULL. */
+static struct watched watch(const char *model, const char *rule, const char *second,
+                            const char *setting)
+{
+    const char *settings[] = {rule,
+                              "memory.vram=100MiB",
+                              "policy.name=policy_static",
+                              "plugin.policy_static.mode=layer",
+                              "transfer.dynamic=off",
+                              "load.pack=off",
+                              second != NULL ? second : setting,
+                              second != NULL ? setting : NULL,
+                              NULL};
     struct watched w;
     struct hr_rows r;
     int32_t ids[4];
@@ -142,9 +161,10 @@ static struct watched watch(const char *model, const char *rule)
     hr_free(&r);
     n_calls = 0;
     r = hr_eval(w.s, ids + 3, 1, false);
-    hr_free(&r);
     assert_true(n_calls > 0 && n_calls < MAX_CALLS);
     assert_int_equal(hr_info(w.s).n_fallbacks, 0);
+    expect_answer(&r, model, ids);
+    hr_free(&r);
     return w;
 }
 
@@ -161,7 +181,7 @@ static uint32_t item_of(const struct watched *w, const char *name)
     for (uint32_t i = 0; i < it->n; i++)
         if (strcmp(it->items[i].name, name) == 0)
             return i;
-    fail_msg("there is no item %s; the third is %s", name, it->items[2].name);
+    fail_msg("there is no item %s; the last but one is %s", name, it->items[it->n - 2].name);
     return 0;
 }
 
@@ -192,10 +212,23 @@ static void expect_together(const struct watched *w, const char *here, const cha
             fail_msg("between the copy and %s: call %d", here, (int)calls[k].what);
 }
 
+/* `here` on the CPU: `there` on the accelerator was begun just before, and the CPU waits at most
+ * for copies in front of it. */
+static void expect_beside(const struct watched *w, const char *here, const char *there)
+{
+    uint32_t host = call_of(item_of(w, here), RUN_HOST);
+    uint32_t accel = call_of(item_of(w, there), RUN_ACCEL);
+    if (accel > host)
+        fail_msg("%s is begun after %s", there, here);
+    for (uint32_t k = accel + 1; k < host; k++)
+        if (calls[k].what == TO_HOST || calls[k].what == WAIT_OTHER || calls[k].what == RUN_HOST)
+            fail_msg("between %s and %s: call %d", there, here, (int)calls[k].what);
+}
+
 /* ---------------------------------------------------------------- tests */
 static void test_shared_expert_beside_routed_ones(void **state)
 {
-    struct watched w = watch("qwen35moe", "policy.rule.1=_exps=cpu");
+    struct watched w = watch("qwen35moe", "policy.rule.1=_exps=cpu", NULL, NULL);
     (void)state;
     expect_together(&w, "blk.1.ffn_gate_exps.weight", "blk.1.ffn_up_shexp.weight");
     end(&w);
@@ -203,7 +236,7 @@ static void test_shared_expert_beside_routed_ones(void **state)
 
 static void test_keys_beside_queries(void **state)
 {
-    struct watched w = watch("qwen3", "policy.rule.1=blk\\.1\\.attn_k=cpu");
+    struct watched w = watch("qwen3", "policy.rule.1=blk\\.1\\.attn_k=cpu", NULL, NULL);
     (void)state;
     expect_together(&w, "blk.1.attn_k.weight", "blk.1.attn_q.weight");
     expect_together(&w, "blk.1.attn_k.weight", "blk.1.attn_v.weight");
@@ -212,15 +245,83 @@ static void test_keys_beside_queries(void **state)
 
 static void test_up_beside_gate(void **state)
 {
-    struct watched w = watch("qwen3", "policy.rule.1=blk\\.1\\.ffn_up=cpu");
+    struct watched w = watch("qwen3", "policy.rule.1=blk\\.1\\.ffn_up=cpu", NULL, NULL);
     (void)state;
     expect_together(&w, "blk.1.ffn_up.weight", "blk.1.ffn_gate.weight");
+    end(&w);
+}
+
+/* The first of what reads the norm is on the CPU: the norm is computed where its inputs are. */
+static void test_gate_beside_up(void **state)
+{
+    struct watched w = watch("qwen3", "policy.rule.1=blk\\.1\\.ffn_gate=cpu", NULL, NULL);
+    (void)state;
+    expect_together(&w, "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight");
+    end(&w);
+}
+
+static void test_queries_beside_keys(void **state)
+{
+    struct watched w = watch("qwen3", "policy.rule.1=blk\\.1\\.attn_q=cpu", NULL, NULL);
+    (void)state;
+    expect_together(&w, "blk.1.attn_q.weight", "blk.1.attn_k.weight");
+    expect_together(&w, "blk.1.attn_q.weight", "blk.1.attn_v.weight");
+    end(&w);
+}
+
+/* What is in front of the norm is on the CPU too: the norm goes over before gate is computed. */
+static void test_gate_beside_up_behind_the_cpu(void **state)
+{
+    struct watched w =
+        watch("qwen3", "policy.rule.1=blk\\.1\\.(attn_output|ffn_gate)=cpu", NULL, NULL);
+    (void)state;
+    expect_beside(&w, "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight");
+    end(&w);
+}
+
+/* The other way round: the CPU has the norm, and does not wait for gate to get it back. */
+static void test_up_beside_gate_behind_the_cpu(void **state)
+{
+    struct watched w =
+        watch("qwen3", "policy.rule.1=blk\\.1\\.(attn_output|ffn_up)=cpu", NULL, NULL);
+    (void)state;
+    expect_beside(&w, "blk.1.ffn_up.weight", "blk.1.ffn_gate.weight");
+    end(&w);
+}
+
+/* The sum that the norm needs besides is on the CPU: it goes over ahead. */
+static void test_gate_beside_up_with_a_sum_on_the_cpu(void **state)
+{
+    struct watched w = watch("qwen3", "policy.rule.1=blk\\.1\\.(attn_q|ffn_gate)=cpu",
+                             "policy.rule.2=blk\\.0\\.ffn_down=cpu", NULL);
+    (void)state;
+    expect_together(&w, "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight");
+    end(&w);
+}
+
+/* One matrix: rows of its tiles on both sides at once; the sum of products is the CPU's. */
+static void test_tiles_of_one_matrix(void **state)
+{
+    struct watched w = watch("qwen3", "policy.rule.1=blk\\.1\\.ffn_gate\\.weight#1/2=cpu",
+                             "memory.slots=2", "memory.temp=20KiB");
+    (void)state;
+    expect_together(&w, "blk.1.ffn_gate.weight#1/2", "blk.1.ffn_gate.weight#2/2");
+    end(&w);
+    w = watch("qwen3", "policy.rule.1=blk\\.1\\.ffn_up\\.weight#2/2=cpu", "memory.slots=2",
+              "memory.temp=20KiB");
+    expect_together(&w, "blk.1.ffn_up.weight#2/2", "blk.1.ffn_up.weight#1/2");
     end(&w);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tiles_of_one_matrix),
+        cmocka_unit_test(test_gate_beside_up),
+        cmocka_unit_test(test_queries_beside_keys),
+        cmocka_unit_test(test_gate_beside_up_behind_the_cpu),
+        cmocka_unit_test(test_up_beside_gate_behind_the_cpu),
+        cmocka_unit_test(test_gate_beside_up_with_a_sum_on_the_cpu),
         cmocka_unit_test(test_shared_expert_beside_routed_ones),
         cmocka_unit_test(test_keys_beside_queries),
         cmocka_unit_test(test_up_beside_gate),

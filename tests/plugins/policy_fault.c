@@ -24,9 +24,18 @@ enum fault {
     CRASHES,
     ENDLESS,
     EXITS,
-    OVERRUNS,       /* writes one element too many */
-    WRITES_INPUT,   /* changes a cost */
-    SCRATCH_OVERRUN /* takes less scratch than it uses */
+    OVERRUNS,        /* writes one element too many */
+    WRITES_INPUT,    /* changes a cost */
+    SCRATCH_OVERRUN, /* takes less scratch than it uses */
+    /* About caches of experts; what else is asked is answered well. */
+    SWAPS_RANGE,    /* admits an expert there is not */
+    SWAPS_TWICE,    /* the same expert into two slots */
+    SWAPS_MANY,     /* more than may come in */
+    SWAPS_LOCKED,   /* into slots whose expert is still on its way */
+    SWAPS_STATEFUL, /* remembers the question before */
+    SWAPS_OVERRUN,
+    SWAPS_CRASH, /* where there are no slots */
+    SWAPS_FAIL
 };
 static const enum fault fault = FIXTURE_FAULT;
 
@@ -160,10 +169,69 @@ static int schedule(const struct atsi_round *in, struct atsi_schedule *out, stru
     return ATSI_OK;
 }
 
+/* ---------------------------------------------------------------- caches of experts */
+/* Misses into the first slots that are not locked. */
+static void admit_misses(const struct atsi_expert_cache *in, struct atsi_expert_swaps *out)
+{
+    uint32_t slot = 0;
+    for (uint32_t k = 0; k < in->n_used && out->n < in->max_swaps; k++) {
+        if (in->slot_of[in->used[k]] >= 0)
+            continue;
+        while (slot < in->n_slots && in->locked[slot] != 0 && fault != SWAPS_LOCKED)
+            slot++;
+        if (slot == in->n_slots)
+            break;
+        out->admit[out->n] = in->used[k];
+        out->evict[out->n++] = (int32_t)slot++;
+    }
+}
+
+static void spoil_swaps(const struct atsi_expert_cache *in, struct atsi_expert_swaps *out)
+{
+    switch (fault) {
+    case SWAPS_RANGE:
+        if (out->n > 0)
+            out->admit[0] = (int32_t)in->n_experts;
+        break;
+    case SWAPS_TWICE:
+        if (out->n > 1)
+            out->admit[1] = out->admit[0];
+        break;
+    case SWAPS_MANY:
+        out->n = in->max_swaps + 1;
+        break;
+    case SWAPS_STATEFUL:
+        out->n = last_n == in->n_experts ? out->n : 0;
+        last_n = in->n_experts;
+        break;
+    case SWAPS_OVERRUN:
+        out->evict[in->max_swaps] = 0;
+        break;
+    case SWAPS_CRASH:
+        if (in->n_slots == 0)
+            *(volatile int *)nowhere = 1;
+        break;
+    default:
+        break;
+    }
+}
+
+static int swap_experts(const struct atsi_expert_cache *in, struct atsi_expert_swaps *out,
+                        struct atsi_err *err)
+{
+    if (fault == SWAPS_FAIL)
+        return atsi_fail(err, ATSI_ENOTSUP, "no idea about %u slots", in->n_slots);
+    out->n = 0;
+    admit_misses(in, out);
+    spoil_swaps(in, out);
+    return ATSI_OK;
+}
+
 static const struct atsi_policy_ops ops = {.struct_size = sizeof ops,
                                            .scratch_bytes = scratch_bytes,
                                            .place = place,
-                                           .schedule = schedule};
+                                           .schedule = schedule,
+                                           .swap_experts = swap_experts};
 static const struct atsi_component policy = {sizeof policy, ATSI_KIND_POLICY, FIXTURE_NAME, &ops};
 static const struct atsi_component *const components[] = {&policy, NULL};
 static const struct atsi_plugin plugin = {.struct_size = sizeof plugin,

@@ -76,6 +76,12 @@ static void caught(const char *fault, const char *options, const char *check, co
     expect(check, words);
 }
 
+static const char *k_experts(const char *policy)
+{
+    return strstr(policy, "policy_static") != NULL ? "leaves caches of experts to the core"
+                                                   : "10 caches, ";
+}
+
 static void test_good_ones(void **state)
 {
     static const char *const good[] = {ATSI_BINARY_DIR "/tests/policies/atsinfer-good.so",
@@ -88,6 +94,7 @@ static void test_good_ones(void **state)
         if (tool(args) != 0 || strstr(out, "FAILED") != NULL)
             fail_msg("%s: %s", good[i], out);
         assert_non_null(strstr(line_of("schedule"), "every answer legal"));
+        assert_non_null(strstr(line_of("experts"), k_experts(good[i])));
         assert_non_null(strstr(line_of("optimum"), "%"));
     }
 }
@@ -120,6 +127,26 @@ static void test_memory(void **state)
     caught("overruns", AT_EASE, "memory", "wrote outside schedule.after, of ");
     caught("scratch_overrun", AT_EASE, "memory", "wrote outside scratch, of ");
     caught("writes_input", AT_EASE, "memory", "wrote to its input: schedule: first prefill round");
+}
+
+static void test_caches_of_experts(void **state)
+{
+    static const char *const words[][2] = {
+        {"swaps_range", "illegal: swap_experts: 4 slots for 8 experts, layer 0, round 1: "
+                        "layer 0, swap 0: expert 8, there are 8"},
+        {"swaps_twice", " twice"},
+        {"swaps_many", "swaps, at most "},
+        {"swaps_locked", " is locked, expert "},
+        {"swaps_stateful",
+         "the same question has got two different answers: swap_experts: 4 slots"},
+        {"swaps_overrun", "wrote outside swaps.evict, of "},
+        {"swaps_crash", "crashed with signal 11 (Segmentation fault): swap_experts: 0 slots"},
+        {"swaps_fail", "no idea about 4 slots"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        caught(words[i][0], AT_EASE, "experts", words[i][1]);
+        assert_non_null(strstr(line_of("schedule"), "ok"));
+    }
 }
 
 static void test_crashes(void **state)
@@ -157,7 +184,7 @@ static void test_json(void **state)
         failed += json_is_false(json_object_get(check, "ok"));
         assert_true(strlen(json_string_value(json_object_get(check, "text"))) > 0);
     }
-    assert_int_equal(i, 10);
+    assert_int_equal(i, 11);
     assert_int_equal(json_integer_value(json_object_get(root, "failed")), failed);
     json_decref(root);
     assert_int_equal(tool("policy_static --json" AT_EASE), 0);
@@ -195,6 +222,7 @@ int main(void)
         cmocka_unit_test(test_illegal_answers),
         cmocka_unit_test(test_answers_by_chance),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_caches_of_experts),
         cmocka_unit_test(test_crashes),
         cmocka_unit_test(test_time),
         cmocka_unit_test(test_json),

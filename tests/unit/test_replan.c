@@ -2,7 +2,8 @@
  *
  * Plans follow the machine: on the virtual clock a device slows down for a while, as a script says.
  * The plan changes, stays what it became, and comes back to what it was.  Answers are worked out
- * beside the rounds as in a session; each round finds the one of the round before. */
+ * beside the rounds as in a session; each round finds the one of the round before.  Prompts of
+ * other sizes are planned with prices of their own, before they run. */
 #include "core/round/rounds.h"
 #include "tests/unit/policy_case.h"
 #include "tests/unit/scratch.h"
@@ -62,6 +63,9 @@ static int probe_take(void *ctx, uint64_t *seen_ns, uint64_t *profile_ns, struct
 /* ---------------------------------------------------------------- rounds */
 struct stage {
     struct sim_bench b;
+    bool no_price;     /* pricing fails */
+    uint32_t n_prices; /* asked for */
+    char said[256];
     struct prober prober;
     struct atsi_probe hook;
     struct atsi_rounds *rounds;
@@ -69,6 +73,44 @@ struct stage {
     uint32_t n_rounds, changes, last_change; /* of the part; its round */
     int32_t *device;                         /* of the plan in force */
 };
+
+/* As sessions do it: the question once more, for rounds of so many tokens. */
+static int price(void *ctx, struct atsi_question *q, uint32_t phase, uint32_t tokens,
+                 struct atsi_err *err)
+{
+    struct stage *s = ctx;
+    const struct atsi_conditions c = {.tokens = tokens,
+                                      .ctx_max = 512,
+                                      .contention = true,
+                                      .load_cpu = 1,
+                                      .load_gpu = 1,
+                                      .load_pcie = 1};
+    const struct atsi_question_params p = {.phase = {c, c},
+                                           .temp_bytes = 40U << 20,
+                                           .vram_bytes = VRAM,
+                                           .max_slots = 3,
+                                           .mix_prompt = 64,
+                                           .mix_generated = 16,
+                                           .n_vocab = 32000};
+    struct atsi_question *now = NULL;
+    s->n_prices++;
+    if (s->no_price)
+        return atsi_fail(err, ATSI_ENOMEM, "no price today");
+    assert_int_equal(phase, ATSI_PHASE_PREFILL);
+    assert_int_equal(atsi_question_model(s->b.items, &s->b.machine, &p, &now, err), ATSI_OK);
+    memcpy(q->cost[phase], now->cost[phase],
+           ATSI_N_DEVICES * s->b.items->n * sizeof *q->cost[phase]);
+    atsi_question_free(now);
+    return ATSI_OK;
+}
+
+static void hear(void *ctx, const char *text)
+{
+    struct stage *s = ctx;
+    (void)snprintf(s->said, sizeof s->said, "%s", text);
+}
+
+static bool sizes_count; /* of the stage that is opened next */
 
 static void open_stage(struct stage *s, const struct atsi_policy_ops *ops, bool probes,
                        const char *load)
@@ -82,6 +124,10 @@ static void open_stage(struct stage *s, const struct atsi_policy_ops *ops, bool 
                                    .background = true,
                                    .probe_rounds = PROBE_ROUNDS};
     memset(s, 0, sizeof *s);
+    p.price = sizes_count ? price : NULL;
+    p.price_ctx = s;
+    p.say = hear;
+    p.say_ctx = s;
     sim_bench_load = load;
     sim_bench_vram = VRAM;
     sim_bench_open(&s->b, sim_bench_dense, true);
@@ -319,9 +365,66 @@ static void probes_find_that_it_is_over(void **state)
     }
 }
 
+/* ---------------------------------------------------------------- other sizes of prompts */
+/* Weights that a prefill round of so many tokens moved. */
+static uint32_t prefill(struct stage *s, uint32_t tokens)
+{
+    struct atsi_err err = ATSI_ERR_INIT;
+    struct atsi_round_result res;
+    if (atsi_rounds_step(s->rounds, ATSI_PHASE_PREFILL, tokens, 0, 10, &res, &err) != ATSI_OK)
+        fail_msg("%s", err.msg);
+    return res.n_moves;
+}
+
+/* Whole rounds stream weights, which a handful of tokens does not pay for: the round itself is
+ * planned so, not the one after it, and what comes next has the old plan again. */
+static void sizes_have_their_prices(void **state)
+{
+    const char *settings[] = {"algorithm=backlog", NULL};
+    const struct atsi_policy_ops *ops = policy_load("policy_dp", settings);
+    uint32_t whole, few, some;
+    struct stage s;
+    (void)state;
+    sizes_count = true;
+    open_stage(&s, ops, false, "");
+    sizes_count = false;
+    whole = prefill(&s, 64);
+    assert_int_equal(prefill(&s, 64), whole);
+    assert_int_equal(s.n_prices, 1); /* the same size: the same prices */
+    few = prefill(&s, 2);
+    some = prefill(&s, 16);
+    if (!(2 * few < whole && few < some && some <= whole))
+        fail_msg("2, 16 and 64 tokens: %u, %u and %u weights moved", few, some, whole);
+    assert_int_equal(prefill(&s, 64), whole);
+    step(&s); /* decode rounds need no price, and take none away */
+    assert_int_equal(prefill(&s, 64), whole);
+    assert_int_equal(s.n_prices, 4);
+    close_stage(&s);
+}
+
+/* What cannot be priced is planned as before, and said. */
+static void no_price_no_change(void **state)
+{
+    const char *settings[] = {"algorithm=backlog", NULL};
+    const struct atsi_policy_ops *ops = policy_load("policy_dp", settings);
+    uint32_t whole;
+    struct stage s;
+    (void)state;
+    sizes_count = true;
+    open_stage(&s, ops, false, "");
+    sizes_count = false;
+    whole = prefill(&s, 64);
+    s.no_price = true;
+    assert_int_equal(prefill(&s, 1), whole);
+    assert_string_equal(s.said, "prompts of 1 tokens are planned as whole rounds: no price today");
+    close_stage(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(sizes_have_their_prices, scratch_enter, scratch_leave),
+        cmocka_unit_test_setup_teardown(no_price_no_change, scratch_enter, scratch_leave),
         cmocka_unit_test_setup_teardown(backlog_follows, scratch_enter, scratch_leave),
         cmocka_unit_test_setup_teardown(paper_follows, scratch_enter, scratch_leave),
         cmocka_unit_test_setup_teardown(outliers_change_nothing, scratch_enter, scratch_leave),

@@ -21,3 +21,6 @@ target_link_libraries(test_topo_sysfs PRIVATE atsi_core)
 # When to plan again
 atsinfer_test(test_govern test_govern.c scratch.c)
 target_link_libraries(test_govern PRIVATE atsi_core)
+atsinfer_test(test_govern_rounds test_govern_rounds.c)
+target_link_libraries(test_govern_rounds PRIVATE atsi_core m)
+add_dependencies(test_govern_rounds sim policy_dp)
