@@ -257,6 +257,8 @@ static void test_tokens(void **state)
 }
 
 /* ---------------------------------------------------------------- failing */
+static uint32_t n_lost; /* times that a row was lost with the accelerator */
+
 /* One call fails, also those that copy the row later: the same rows, from the CPU. */
 static bool try_fault(const struct hr_rows *want, const int32_t *ids, uint32_t n, const char *call,
                       uint32_t at)
@@ -283,7 +285,8 @@ static bool try_fault(const struct hr_rows *want, const int32_t *ids, uint32_t n
             check_order(have.data, have.n_vocab, top_ids, top, got);
         assert_int_equal(atsi_session_n_past(p.s), i + 1);
     }
-    met = strstr(hr_log, "as asked") != NULL;
+    met = strstr(hr_log, "as asked") != NULL || hr_info(p.s).n_fallbacks > 0;
+    n_lost += strstr(hr_log, "it kept logits that cannot be copied") != NULL;
     close_place(&p);
     return met;
 }
@@ -309,6 +312,7 @@ static void test_faults(void **state)
             at += getenv("ATSI_FAULTS_ALL") != NULL || c == 1 ? 1 : 1 + at / 8;
         assert_true(at > 1 && at < 10000);
     }
+    assert_true(n_lost > 0);
     for (uint32_t i = 0; i < N; i++)
         hr_free(&want[i]);
 }
