@@ -94,11 +94,12 @@ int cli_read_file(const char *path, char **text_out, size_t *len_out)
 }
 
 /* ---------------------------------------------------------------- generation */
-int cli_eval(struct atsi_session *s, const int32_t *ids, size_t n, const volatile int *cancel)
+static int eval_top(struct atsi_session *s, const int32_t *ids, size_t n, uint32_t top,
+                    const volatile int *cancel)
 {
     struct atsi_err err = ATSI_ERR_INIT;
     struct atsi_eval req = {
-        .struct_size = sizeof req, .ids = ids, .n = (uint32_t)n, .cancel = cancel};
+        .struct_size = sizeof req, .ids = ids, .n = (uint32_t)n, .cancel = cancel, .top = top};
     int rc;
     if (n > UINT32_MAX)
         return cli_fail(CLI_NO_FIT, "%zu tokens are more than any context holds", n);
@@ -106,6 +107,11 @@ int cli_eval(struct atsi_session *s, const int32_t *ids, size_t n, const volatil
     if (rc == ATSI_EINTR)
         return CLI_INTERRUPTED;
     return rc == ATSI_OK ? CLI_OK : cli_fail_status(rc, &err);
+}
+
+int cli_eval(struct atsi_session *s, const int32_t *ids, size_t n, const volatile int *cancel)
+{
+    return eval_top(s, ids, n, 0, cancel);
 }
 
 /* A text being generated. */
@@ -188,6 +194,19 @@ static int put_rest(struct writer *w)
     return code;
 }
 
+/* From the largest logits when these came alone and decide, else from all.  Negative: none. */
+static int32_t sample(struct cli_generation *g)
+{
+    const int32_t *ids;
+    float *logits;
+    uint32_t n = atsi_session_top(g->session, &ids, &logits);
+    int32_t id = n > 0 ? atsi_sampler_next_of(g->sampler, ids, logits, n) : ATSI_ENOTSUP;
+    if (id != ATSI_ENOTSUP)
+        return id;
+    logits = atsi_session_logits(g->session);
+    return logits != NULL ? atsi_sampler_next(g->sampler, logits) : ATSI_ENODEV;
+}
+
 /* One token.  CLI_OK with *done false asks for the next. */
 static int next_token(const struct atsi_host *host, struct writer *w, bool *done)
 {
@@ -200,7 +219,9 @@ static int next_token(const struct atsi_host *host, struct writer *w, bool *done
         g->ending = CLI_END_INTERRUPTED;
         return CLI_OK;
     }
-    id = atsi_sampler_next(g->sampler, atsi_session_logits(g->session));
+    id = sample(g);
+    if (id == ATSI_ENODEV)
+        return cli_fail(CLI_RUN_ERROR, "the logits of the last token are lost: the accelerator failed");
     if (id < 0)
         return cli_fail(CLI_RUN_ERROR,
                         "no token can be chosen: no logit is a finite number. Either --logit-bias "
@@ -227,7 +248,7 @@ static int next_token(const struct atsi_host *host, struct writer *w, bool *done
         *done = false;
     if (*done)
         return CLI_OK;
-    code = cli_eval(g->session, &id, 1, g->cancel);
+    code = eval_top(g->session, &id, 1, atsi_sampler_top(g->sampler), g->cancel);
     if (code != CLI_INTERRUPTED)
         return code;
     g->ending = CLI_END_INTERRUPTED;

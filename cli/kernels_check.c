@@ -227,10 +227,21 @@ static void build_delta(struct kernels_probe *p, uint32_t type, uint32_t k, uint
 static void build_topk(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
 {
     p->op.p.moe.n_used = USED;
-    p->op.p.moe.gating = rows % 2 == 0 ? ATSI_GATING_SOFTMAX : ATSI_GATING_SELECTED;
+    p->op.p.moe.gating = rows % 3; /* every kind */
     p->op.src[0] = kernels_tensor(p, type, k / 2 + 3, rows, 1);
     p->op.dst[0] = kernels_tensor(p, ATSI_TYPE_I32, USED, rows, 1);
     p->op.dst[1] = kernels_tensor(p, type, USED, rows, 1);
+}
+
+/* The largest of a vocabulary. */
+static void build_top_logits(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
+{
+    uint32_t used = rows == 1 ? 1 : k / 8;
+    p->op.p.moe.n_used = used;
+    p->op.p.moe.gating = ATSI_GATING_NONE;
+    p->op.src[0] = kernels_tensor(p, type, (uint64_t)8 * k + 8003, rows, 1);
+    p->op.dst[0] = kernels_tensor(p, ATSI_TYPE_I32, used, rows, 1);
+    p->op.dst[1] = kernels_tensor(p, type, used, rows, 1);
 }
 
 static void build_moe_sum(struct kernels_probe *p, uint32_t type, uint32_t k, uint32_t rows)
@@ -271,6 +282,7 @@ static const struct check {
     {"regroup", ATSI_OP_REGROUP, false, 0, build_regroup},
     {"add", ATSI_OP_ADD, false, 0, build_pair},
     {"topk", ATSI_OP_TOPK, false, 1e-5, build_topk},
+    {"top_logits", ATSI_OP_TOPK, false, 0, build_top_logits},
     {"moe_sum", ATSI_OP_MOE_SUM, false, 1e-5, build_moe_sum},
     {"conv", ATSI_OP_CONV, false, 1e-5, build_conv},
     {"delta_net", ATSI_OP_DELTA_NET, false, 1e-4, build_delta},

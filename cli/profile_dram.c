@@ -63,6 +63,13 @@ static int start_copier(const struct profile *p, struct copier *c, pthread_t *ou
     return e;
 }
 
+/* Whether a copier that runs, and has copied so much, has copied nothing since: on a busy machine
+ * it may get no turn for longer than a measurement. */
+static int waits_for_turn(struct copier *c, uint64_t copied)
+{
+    return copied > 0 && atomic_load(&c->copied) == copied;
+}
+
 /* Products for a span of time: GB/s, and those of the copier meanwhile. */
 static int run_products(struct profile *p, struct kernels_product *g, struct copier *c,
                         uint64_t span_ns, double *cpu, double *copy)
@@ -74,7 +81,7 @@ static int run_products(struct profile *p, struct kernels_product *g, struct cop
     int rc = kernels_product_run(&p->backend, g, &err); /* warms up */
     copied = atomic_load(&c->copied);
     start = host->now_ns(host->ctx);
-    while (rc == ATSI_OK && ns < span_ns && cli_interrupted == 0) {
+    while (rc == ATSI_OK && (ns < span_ns || waits_for_turn(c, copied)) && cli_interrupted == 0) {
         rc = kernels_product_run(&p->backend, g, &err);
         bytes += each;
         ns = host->now_ns(host->ctx) - start;
@@ -96,7 +103,7 @@ static double watch_copy(const struct profile *p, struct copier *c, uint64_t spa
     do {
         (void)nanosleep(&pause, NULL); /* woken early: the loop goes on */
         ns = host->now_ns(host->ctx) - start;
-    } while (ns < span_ns && cli_interrupted == 0);
+    } while ((ns < span_ns || atomic_load(&c->copied) == copied) && cli_interrupted == 0);
     return (double)(atomic_load(&c->copied) - copied) / (double)ns;
 }
 

@@ -150,10 +150,14 @@ static double dram_gbs(const struct profile_dram *d)
     return fmax(d->cpu_together + d->copy_together, fmax(d->cpu_alone, d->copy_alone));
 }
 
+/* Profiles take no smaller rate, which only a machine that was busy with something else measures.
+ */
+#define LEAST_FIGURE 0.01
+
 static void figure(FILE *f, const char *key, const struct profile_figure *g, const char *what)
 {
     (void)fprintf(f, "# %s: median of %u, %.4g to %.4g\n%s = %.6g\n", what, g->n, g->low, g->high,
-                  key, g->value);
+                  key, fmax(g->value, LEAST_FIGURE));
 }
 
 static void stamp(char out[40])
@@ -190,7 +194,7 @@ static void measured_ini(FILE *f, const struct profile *p)
                   "# CPU and a copy reading together %.4g + %.4g GB/s; CPU alone %.4g (%.4g with a "
                   "worker less),\n# copy alone %.4g\ndram_gbs = %.6g\n",
                   d->cpu_together, d->copy_together, d->cpu_alone, d->cpu_beside, d->copy_alone,
-                  dram_gbs(d));
+                  fmax(dram_gbs(d), LEAST_FIGURE));
     for (uint32_t g = 0; g < PROFILE_GROUPS; g++) {
         const char *type = p->group_type[g] < ATSI_TYPE_COUNT
                                ? atsi_type_info(p->group_type[g])->name

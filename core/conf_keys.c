@@ -67,6 +67,8 @@ static const struct atsi_conf_key keys[] = {
      "Weights move to the accelerator during a round. off: items run where they live."},
     {"exec.async", ATSI_CONF_BOOL, "on", 0, 0, NULL,
      "CPU, accelerator and transfers work at the same time. off: one after the other."},
+    {"exec.pick", ATSI_CONF_BOOL, "on", 0, 0, NULL,
+     "The accelerator picks the largest logits when no others are looked at. off: all are copied."},
     {"experts.cache", ATSI_CONF_CHOICE, "off", 0, 0, "auto|off",
      "Experts used most live on the accelerator, in slots. auto: as the placement decides."},
     {"experts.half_life", ATSI_CONF_INT, "128", 0, 1000000, NULL,

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A small benchmark of a CPU backend: matrix products of the two most common weight types with 1
- * and with 16 rows of activations.  The weights (2 x 1024 rows of 1024) stay in cache, so that
- * kernels are compared and not memory; a few milliseconds for a vectorised backend.
+ * and with 16 rows of activations, in the layout a model would have with it.  The weights (2 x 1024
+ * rows of 1024) stay in cache, so that kernels are compared and not memory; a few milliseconds for
+ * a vectorised backend.
  */
 #include "core/select_measure.h"
 
+#include "panel/pack.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DIM 1024u
@@ -17,6 +22,7 @@ struct bench {
     struct atsi_backend *be;
     struct atsi_queue *queue;
     struct atsi_buf *weights, *x, *y;
+    bool panels; /* the layout of the weights */
 };
 
 /* Any bytes are valid codes; only the f16 scales must be finite. */
@@ -39,10 +45,31 @@ static void fill_weights(uint32_t type, unsigned char *data)
     }
 }
 
+/* The weights of a type, in the bench's layout. */
+static int load_weights(struct bench *b, uint32_t type, struct atsi_err *err)
+{
+    const uint64_t row_bytes = atsi_row_bytes(type, DIM);
+    unsigned char *to = b->ops->buf_ptr(b->weights), *rows;
+    if (!b->panels) {
+        fill_weights(type, to);
+        return ATSI_OK;
+    }
+    rows = malloc(DIM * row_bytes);
+    if (rows == NULL)
+        return atsi_fail(err, ATSI_ENOMEM, "out of memory measuring a backend");
+    fill_weights(type, rows);
+    atsi_panel_pack(type, DIM, rows, row_bytes, DIM / ATSI_PANEL_ROWS, to);
+    free(rows);
+    return ATSI_OK;
+}
+
 static int open_bench(struct bench *b, const struct atsi_host *host, struct atsi_err *err)
 {
+    struct atsi_props props = {.struct_size = sizeof props};
     float *x;
     int rc = b->ops->open(host, 0, &b->be, err);
+    if (rc == ATSI_OK)
+        rc = b->ops->props(b->be, &props);
     if (rc == ATSI_OK)
         rc = b->ops->queue_open(b->be, &b->queue, err);
     if (rc == ATSI_OK) /* room for the larger type */
@@ -54,6 +81,7 @@ static int open_bench(struct bench *b, const struct atsi_host *host, struct atsi
         rc = b->ops->buf_alloc(b->be, ATSI_MEM_DEVICE, sizeof(float) * ROWS * DIM, &b->y, err);
     if (rc != ATSI_OK)
         return rc;
+    b->panels = props.prefers_panels != 0;
     x = b->ops->buf_ptr(b->x);
     for (uint32_t i = 0; i < ROWS * DIM; i++)
         x[i] = (float)(int)(i * 2654435761u >> 20) / 2048.0F - 1.0F;
@@ -92,6 +120,7 @@ static int time_product(struct bench *b, const struct atsi_host *host, uint32_t 
     struct atsi_tensor x = activation(b, b->x, rows), y = activation(b, b->y, rows);
     struct atsi_tensor w = {.struct_size = sizeof w,
                             .type = type,
+                            .layout = b->panels ? ATSI_LAYOUT_PANELS : ATSI_LAYOUT_ROWS,
                             .n_dims = 2,
                             .ne = {DIM, DIM, 1, 1},
                             .row_bytes = atsi_row_bytes(type, DIM),
@@ -130,7 +159,7 @@ int atsi_measure_backend(const struct atsi_host *host, const struct atsi_backend
     int rc = open_bench(&b, host, err);
     *ns_out = 0;
     for (int t = 0; t < 2 && rc == ATSI_OK; t++) {
-        fill_weights(types[t], ops->buf_ptr(b.weights));
+        rc = load_weights(&b, types[t], err);
         for (uint32_t rows = 1; rows <= ROWS && rc == ATSI_OK; rows *= ROWS) {
             if (*ns_out == UINT64_MAX)
                 break;

@@ -338,9 +338,20 @@ int atsi_session_eval(struct atsi_session *s, const struct atsi_eval *req, struc
 
 float *atsi_session_logits(struct atsi_session *s)
 {
+    float *row;
     if (!s->have_logits)
         return NULL;
-    return s->hybrid != NULL ? atsi_hybrid_logits(s->hybrid, s->last_row) : logits_row(s, 0);
+    row = s->hybrid != NULL ? atsi_hybrid_logits(s->hybrid, s->last_row) : logits_row(s, 0);
+    return row == NULL && atsi_session_is_broken(s) && atsi_session_last_again(s) == ATSI_OK
+               ? atsi_session_logits(s)
+               : row;
+}
+
+uint32_t atsi_session_top(struct atsi_session *s, const int32_t **ids, float **logits)
+{
+    *ids = NULL;
+    *logits = NULL;
+    return s->have_logits && s->hybrid != NULL ? atsi_hybrid_top(s->hybrid, ids, logits) : 0;
 }
 
 void atsi_session_times(const struct atsi_session *s, struct atsi_session_times *out)

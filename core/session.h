@@ -108,6 +108,8 @@ bool atsi_session_is_broken(const struct atsi_session *s);
 /* Leaves the accelerator: builds what the CPU needs and computes the past again from its tokens.
  * Logits stay.  why: for the log. */
 int atsi_session_fall_back(struct atsi_session *s, const char *why, struct atsi_err *err);
+/* Likewise, and computes the last token's logits, which were lost with it: whole, on the host. */
+int atsi_session_last_again(struct atsi_session *s);
 /* session_again.c: before a request; an accelerator that was given up is opened again when its time
  * has come.  Nothing changes when that fails. */
 void atsi_session_try_again(struct atsi_session *s);

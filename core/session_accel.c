@@ -75,7 +75,33 @@ int atsi_session_fall_back(struct atsi_session *s, const char *why, struct atsi_
     return rc;
 }
 
+int atsi_session_last_again(struct atsi_session *s)
+{
+    struct atsi_err err = ATSI_ERR_INIT;
+    int32_t last = s->tokens[s->n_past - 1];
+    struct atsi_eval req = {.struct_size = sizeof req, .ids = &last, .n = 1};
+    int rc;
+    s->n_past--;
+    s->have_logits = false;
+    rc = atsi_session_fall_back(s, "it kept logits that cannot be copied", &err);
+    if (rc == ATSI_OK)
+        rc = atsi_session_eval(s, &req, &err);
+    if (rc != ATSI_OK)
+        atsi_log(s->rt->log, ATSI_LOG_ERROR, "session", "%s", err.msg);
+    return rc;
+}
+
 /* ---------------------------------------------------------------- with */
+/* Of a round that ends before `end`: its logits go nowhere, to whoever asks for the largest, or to
+ * a function that takes all.  The first header ended before `top`. */
+static uint32_t wanted_top(const struct atsi_eval *req, const int32_t *end)
+{
+    if (req->want_all != 0 || req->fn != NULL || end != req->ids + req->n ||
+        req->struct_size < offsetof(struct atsi_eval, top) + sizeof req->top)
+        return 0;
+    return req->top;
+}
+
 int atsi_session_run_hybrid(struct atsi_session *s, const struct atsi_eval *req, const int32_t *ids,
                             uint32_t rows, uint32_t left, struct atsi_err *err)
 {
@@ -85,6 +111,7 @@ int atsi_session_run_hybrid(struct atsi_session *s, const struct atsi_eval *req,
                                   .rows = rows,
                                   .out_first = all ? 0 : rows - 1,
                                   .out_n = all ? rows : 1,
+                                  .top = wanted_top(req, ids + rows),
                                   .left = left};
     int rc = atsi_hybrid_round(s->hybrid, &r, &why);
     if (rc != ATSI_OK) {

@@ -97,9 +97,10 @@ static void end_transfer(struct fluid *f)
 }
 
 /* Lets time pass until the chain has done `work` at speed sm beside a transfer at speed sx. */
-static void pass(struct fluid *f, double work, double sm, double sx)
+static void pass_on(struct fluid *f, double work, double sm, double sx)
 {
     for (;;) {
+        double chain, moved;
         if (!f->active) {
             if (f->x_ready > f->t + work) {
                 f->t += work;
@@ -111,16 +112,31 @@ static void pass(struct fluid *f, double work, double sm, double sx)
             }
             begin_transfer(f);
         }
-        double chain = work / sm, transfer = f->x_left / sx;
-        if (chain < transfer) {
+        chain = work / sm;
+        moved = chain * sx;
+        if (moved < f->x_left) {
             f->t += chain;
-            f->x_left -= chain * sx;
+            f->x_left -= moved;
             return;
         }
-        f->t += transfer;
-        work = fmax(0, work - transfer * sm);
+        chain = f->x_left / sx;
+        f->t += chain;
+        work = fmax(0, work - chain * sm);
         end_transfer(f);
     }
+}
+
+/* The same; most often nothing of the engine's begins or ends meanwhile. */
+static inline void pass(struct fluid *f, double work, double sm, double sx)
+{
+    double chain = f->active ? work / sm : work, moved = chain * sx;
+    if (f->active ? moved >= f->x_left : f->x_ready <= f->t + work) {
+        pass_on(f, work, sm, sx);
+        return;
+    }
+    f->t += chain;
+    if (f->active)
+        f->x_left -= moved;
 }
 
 /* Waits for the weight of operator i.  0 when it can never come. */

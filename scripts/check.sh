@@ -63,17 +63,37 @@ cmake --build build-asan
 ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1 \
   ctest --test-dir build-asan -j "$(nproc)" --output-on-failure "${long[@]}"
 
-step "build and test the pool under ThreadSanitizer"
+step "build and test the pool and hybrid rounds under ThreadSanitizer"
 cmake --preset tsan >/dev/null
-cmake --build build-tsan --target test_pool
-ctest --test-dir build-tsan -R '^test_pool$' --output-on-failure
+cmake --build build-tsan --target test_pool test_hybrid_fuzz test_hybrid_change
+ATSI_FUZZ_ROUNDS=100 ctest --test-dir build-tsan -R '^test_(pool|hybrid_fuzz|hybrid_change)$' --output-on-failure
 
-if [ "$full" = 1 ] && ninja -C build-tsan -t query cuda_host >/dev/null 2>&1; then
-  step "build and test the CUDA plugin under ThreadSanitizer"
-  tests="test_cuda_memory test_cuda_queue test_cuda_graph test_cuda_copy test_cuda_faults test_cuda_split"
+if [ "$full" = 1 ]; then
+  step "hybrid rounds and the CUDA plugin under ThreadSanitizer"
+  tests="test_hybrid_agree test_hybrid_experts test_hybrid_faults test_hybrid_parity test_hybrid_past \
+test_hybrid_together"
+  targets=$tests
+  if ninja -C build-tsan -t query cuda_host >/dev/null 2>&1; then
+    cuda="test_cuda_memory test_cuda_queue test_cuda_graph test_cuda_copy test_cuda_faults test_cuda_split"
+    tests="$tests $cuda test_hybrid_fuzz_cuda_host"
+    targets="$targets $cuda cuda_host"
+  fi
   # shellcheck disable=SC2086 # a list of targets
-  cmake --build build-tsan --target cuda_host $tests
-  ctest --test-dir build-tsan -R "^(${tests// /|})\$" --output-on-failure
+  cmake --build build-tsan --target $targets
+  ATSI_FUZZ_ROUNDS=200 ctest --test-dir build-tsan -R "^(${tests// /|})\$" --output-on-failure
+fi
+
+if [ "$full" = 1 ]; then
+  step "random plans, 2000 rounds, and each call of a hybrid run failing once"
+  export ATSI_FUZZ_ROUNDS=2000
+  build-gcc/bin/test_hybrid_fuzz
+  cuda_host=$PWD/build-gcc/tests/cuda_host/atsinfer-cuda_host.so
+  if [ -e "$cuda_host" ]; then
+    ATSI_TEST_ACCEL=cuda_host ATSI_TEST_PLUGIN=$cuda_host build-gcc/bin/test_hybrid_fuzz
+    ATSI_FAULT_STEP=1 tests/e2e/hybrid_faults.sh "$PWD/build-gcc/bin/atsinfer" "$cuda_host" \
+      "$PWD/tests/fuzz/corpus/gguf/model_qwen35moe"
+  fi
+  unset ATSI_FUZZ_ROUNDS
 fi
 
 if [ "$full" = 1 ] && [ -n "$nvcc" ]; then

@@ -17,7 +17,7 @@ fi
 failed=0
 echo "== hybrid runs against the CPU alone"
 # shellcheck disable=SC2086 # nothing, or one word
-/usr/bin/python3 scripts/golden_hybrid.py "$build/bin/atsinfer" "$data/golden" "$models" --accel cuda_host \
+/usr/bin/python3 scripts/golden_hybrid.py "$build/tests/hybrid/golden_sweep" "$data/golden" "$models" --accel cuda_host \
   --plugin "$plugin" $full || failed=1
 echo "== hybrid runs of quantized files against the reference"
 for only in qwen3moe-tiny-Q4_K_M gpt-oss-tiny-MXFP4 qwen3-tiny-Q8_0 ${full:+tiny}; do

@@ -3,7 +3,9 @@
  * Choosing the next token: logit bias, penalties, filters, a draw.
  *
  * Filters never sort a whole vocabulary: top-k keeps a heap of k while it reads the logits once,
- * the others order by a heap from which only the kept candidates are taken.  Ties go to the lower
+ * the others order by a heap from which only the kept candidates are taken.  Whoever knows the
+ * largest logits alone (an accelerator picked them) gets the same token: candidates of top-k are in
+ * one order wherever they come from.  Ties go to the lower
  * id everywhere.  Sums are doubles over candidates in a fixed order, and exp and log are our own
  * (rng.h), so that a seed gives the same tokens on every machine.
  */
@@ -33,6 +35,8 @@ struct atsi_sampler {
     struct atsi_rng rng;
     struct candidate *cand; /* n_vocab entries */
     size_t n;               /* in use */
+    uint64_t *keys;         /* top_k entries */
+    float *row;             /* n_vocab entries of -inf, for adjust_list(); NULL: nothing adjusts */
     /* Penalties: how often each token occurs in the window, and which ones do. */
     uint32_t *count, *place; /* place: index in `seen`, NONE */
     uint32_t *seen, n_seen;
@@ -90,6 +94,17 @@ static bool uses_penalties(const struct atsi_sampler_params *p)
            (p->penalty_repeat != 1.0f || p->penalty_presence != 0.0f || p->penalty_freq != 0.0f);
 }
 
+/* For lists of the largest logits: where bias and penalties find what they change. */
+static bool alloc_row(struct atsi_sampler *s)
+{
+    if (s->p.n_bias == 0 && !uses_penalties(&s->p))
+        return true;
+    s->row = malloc(s->n_vocab * sizeof *s->row);
+    for (uint32_t i = 0; s->row != NULL && i < s->n_vocab; i++)
+        s->row[i] = -INFINITY;
+    return s->row != NULL;
+}
+
 static bool alloc_parts(struct atsi_sampler *s)
 {
     size_t n = s->n_vocab;
@@ -98,7 +113,8 @@ static bool alloc_parts(struct atsi_sampler *s)
         memcpy(s->bias, s->p.bias, s->p.n_bias * sizeof *s->bias);
     s->p.bias = NULL; /* the caller's may go away */
     s->cand = calloc(n, sizeof *s->cand);
-    if (s->bias == NULL || s->cand == NULL)
+    s->keys = calloc(s->p.top_k < n ? s->p.top_k + 1 : 1, sizeof *s->keys);
+    if (s->bias == NULL || s->cand == NULL || s->keys == NULL || !alloc_row(s))
         return false;
     if (!uses_penalties(&s->p))
         return true;
@@ -141,6 +157,8 @@ void atsi_sampler_close(struct atsi_sampler *s)
         return;
     free(s->bias);
     free(s->cand);
+    free(s->keys);
+    free(s->row);
     free(s->count);
     free(s->place);
     free(s->seen);
@@ -202,24 +220,24 @@ static bool before(const struct candidate *a, const struct candidate *b)
     return a->key > b->key || (a->key == b->key && a->id < b->id);
 }
 
-/* Restores the heap below i; `worst_first` has the candidate taken last on top. */
-static void sift_down(struct candidate *h, size_t n, size_t i, bool worst_first)
+/* Restores the heap below i, the candidate taken first on top. */
+static void sift_down(struct candidate *h, size_t n, size_t i)
 {
     struct candidate x = h[i];
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && before(&h[child + 1], &h[child]) != worst_first)
+        if (child + 1 < n && before(&h[child + 1], &h[child]))
             child++;
-        if (before(&h[child], &x) == worst_first)
+        if (!before(&h[child], &x))
             break;
         h[i] = h[child];
     }
     h[i] = x;
 }
 
-static void make_heap(struct candidate *h, size_t n, bool worst_first)
+static void make_heap(struct candidate *h, size_t n)
 {
     for (size_t i = n / 2; i-- > 0;)
-        sift_down(h, n, i, worst_first);
+        sift_down(h, n, i);
 }
 
 /* All tokens with a finite logit. */
@@ -232,24 +250,133 @@ static void take_all(struct atsi_sampler *s, const float *logits)
                 (struct candidate){.key = logits[i], .logit = logits[i], .id = (int32_t)i};
 }
 
-/* The k tokens of the largest finite logits. */
-static void take_top_k(struct atsi_sampler *s, const float *logits, size_t k)
+/* Logits of tokens 0, 1, 2 ..., or, with ids, of these. */
+struct logits {
+    const float *x;
+    const int32_t *ids; /* or NULL */
+    size_t n;
+};
+
+static int32_t id_of(const struct logits *l, size_t i)
 {
-    struct candidate *h = s->cand;
-    s->n = 0;
-    for (uint32_t i = 0; i < s->n_vocab; i++) {
-        struct candidate c = {.key = logits[i], .logit = logits[i], .id = (int32_t)i};
-        if (!isfinite(logits[i]) || (s->n == k && !(logits[i] > h[0].logit)))
-            continue; /* an equal logit has a higher id than those taken */
-        if (s->n < k) {
-            h[s->n++] = c;
-            if (s->n == k)
-                make_heap(h, k, true);
-        } else {
-            h[0] = c;
-            sift_down(h, k, 0, true);
-        }
+    return l->ids != NULL ? l->ids[i] : (int32_t)i;
+}
+
+#define RUN 16u
+
+typedef float lanes __attribute__((vector_size(16)));
+typedef int32_t masks __attribute__((vector_size(16)));
+
+/* Whether one of RUN logits exceeds `low`. */
+static bool any_above(const float *x, float low)
+{
+    const lanes limit = {low, low, low, low};
+    lanes v[RUN / 4];
+    masks any = {0};
+    int64_t halves[2];
+    memcpy(v, x, sizeof v);
+    for (size_t j = 0; j < RUN / 4; j++)
+        any |= v[j] > limit;
+    memcpy(halves, &any, sizeof halves);
+    return (halves[0] | halves[1]) != 0;
+}
+
+/* Passes over runs of logits, from i on, that do not exceed `low`. */
+static size_t skip_low(const struct logits *l, size_t i, float low)
+{
+    while (i + RUN <= l->n && !any_above(l->x + i, low))
+        i += RUN;
+    return i;
+}
+
+/* A finite logit and its id as one number: larger for a larger logit, then for a lower id.  Zeros
+ * are equal. */
+static uint64_t key_of(float x, int32_t id)
+{
+    uint32_t bits;
+    x = x == 0.0f ? 0.0f : x;
+    memcpy(&bits, &x, sizeof bits);
+    bits = bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
+    return (uint64_t)bits << 32 | (uint32_t)~id;
+}
+
+static float logit_of(uint64_t key)
+{
+    uint32_t bits = (uint32_t)(key >> 32);
+    float x;
+    bits = bits >> 31 != 0 ? bits & 0x7fffffffu : ~bits;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Restores the heap below i, the smallest key on top.  Which child is smaller is anybody's guess,
+ * so there is no branch about it; h[n] may be read. */
+static void sift_key(uint64_t *h, size_t n, size_t i)
+{
+    uint64_t x = h[i];
+    for (size_t child; (child = 2 * i + 1) < n; i = child) {
+        child += (size_t)(child + 1 < n) & (size_t)(h[child + 1] < h[child]);
+        if (h[child] >= x)
+            break;
+        h[i] = h[child];
     }
+    h[i] = x;
+}
+
+static void heap_keys(uint64_t *h, size_t n)
+{
+    for (size_t i = n / 2; i-- > 0;)
+        sift_key(h, n, i);
+}
+
+/* Adds a key to the k largest; returns how many there are. */
+static size_t offer(uint64_t *h, size_t n, size_t k, uint64_t key)
+{
+    if (n < k) {
+        h[n++] = key;
+        if (n == k)
+            heap_keys(h, k);
+    } else if (key > h[0]) {
+        h[0] = key;
+        sift_key(h, k, 0);
+    }
+    return n;
+}
+
+/* A heap to largest first. */
+static void sort_keys(uint64_t *h, size_t n)
+{
+    while (n > 1) {
+        uint64_t smallest = h[0];
+        h[0] = h[--n];
+        h[n] = smallest;
+        sift_key(h, n, 0);
+    }
+}
+
+/* The k tokens of the largest finite logits, best first: whoever has these alone gets the same
+ * list, and with it the same sums. */
+static void take_top_k(struct atsi_sampler *s, const struct logits *l, size_t k)
+{
+    uint64_t *h = s->keys;
+    size_t n = 0;
+    for (size_t i = 0, end; i < l->n;) {
+        float low = n == k ? logit_of(h[0]) : -INFINITY;
+        if (n == k && l->ids == NULL) /* what is equal comes later: its id is higher */
+            i = skip_low(l, i, low);
+        end = i + RUN < l->n ? i + RUN : l->n;
+        for (; i < end; i++)
+            if (l->x[i] >= low && isfinite(l->x[i]))
+                n = offer(h, n, k, key_of(l->x[i], id_of(l, i)));
+    }
+    if (n < k)
+        heap_keys(h, n);
+    sort_keys(h, n);
+    for (size_t j = 0; j < n; j++) {
+        float x = logit_of(h[j]);
+        s->cand[j] = (struct candidate){.key = x, .logit = x, .id = (int32_t) ~(uint32_t)h[j]};
+    }
+    s->n = n;
 }
 
 /* Weights of the candidates at a temperature, and their sum. */
@@ -271,12 +398,12 @@ static void keep_share(struct atsi_sampler *s, double sum, double share)
 {
     size_t n_heap = s->n, kept = 0;
     double reached = 0.0;
-    make_heap(s->cand, n_heap, false);
+    make_heap(s->cand, n_heap);
     while (n_heap > 0) { /* taken ones go to the end of the array, which the heap leaves free */
         struct candidate best = s->cand[0];
         s->cand[0] = s->cand[--n_heap];
         if (n_heap > 0)
-            sift_down(s->cand, n_heap, 0, false);
+            sift_down(s->cand, n_heap, 0);
         s->cand[n_heap] = best;
         kept++;
         reached += best.weight;
@@ -328,15 +455,22 @@ static void filter_min_p(struct atsi_sampler *s)
 }
 
 /* ---------------------------------------------------------------- choosing */
-static int32_t greedy(const struct atsi_sampler *s, const float *logits)
+static int32_t greedy(const struct logits *l)
 {
     int32_t best = ATSI_EFAIL;
     float max = -INFINITY;
-    for (uint32_t i = 0; i < s->n_vocab; i++)
-        if (logits[i] > max && isfinite(logits[i])) {
-            max = logits[i];
-            best = (int32_t)i;
+    for (size_t i = 0, end; i < l->n;) {
+        if (l->ids == NULL)
+            i = skip_low(l, i, max);
+        end = i + RUN < l->n ? i + RUN : l->n;
+        for (; i < end; i++) {
+            float x = l->x[i];
+            if (isfinite(x) && (x > max || (x == max && id_of(l, i) < best))) {
+                max = x;
+                best = id_of(l, i);
+            }
         }
+    }
     return best;
 }
 
@@ -354,15 +488,19 @@ static int32_t draw(struct atsi_sampler *s)
     return s->cand[last].id; /* also when rounding kept `reached` from passing the target */
 }
 
-int32_t atsi_sampler_next(struct atsi_sampler *s, float *logits)
+static bool is_greedy(const struct atsi_sampler *s)
 {
-    adjust(s, logits);
-    if (s->p.temp <= 0.0f)
-        return greedy(s, logits);
-    if (s->p.top_k > 0 && s->p.top_k < s->n_vocab)
-        take_top_k(s, logits, s->p.top_k);
-    else
-        take_all(s, logits);
+    return s->p.temp <= 0.0f;
+}
+
+static bool has_top_k(const struct atsi_sampler *s)
+{
+    return s->p.top_k > 0 && s->p.top_k < s->n_vocab;
+}
+
+/* Of the candidates. */
+static int32_t choose(struct atsi_sampler *s)
+{
     if (s->n == 0)
         return ATSI_EFAIL;
     if (s->p.typical_p < 1.0f)
@@ -372,4 +510,69 @@ int32_t atsi_sampler_next(struct atsi_sampler *s, float *logits)
     if (s->p.min_p > 0.0f)
         filter_min_p(s);
     return draw(s);
+}
+
+int32_t atsi_sampler_next(struct atsi_sampler *s, float *logits)
+{
+    struct logits all = {.x = logits, .n = s->n_vocab};
+    adjust(s, logits);
+    if (is_greedy(s))
+        return greedy(&all);
+    if (has_top_k(s))
+        take_top_k(s, &all, s->p.top_k);
+    else
+        take_all(s, logits);
+    return choose(s);
+}
+
+/* ---------------------------------------------------------------- from the largest alone */
+/* Whether bias and penalties never raise a logit. */
+static bool only_lowers(const struct atsi_sampler *s)
+{
+    for (size_t i = 0; i < s->p.n_bias; i++)
+        if (s->bias[i].bias > 0.0f)
+            return false;
+    return !uses_penalties(&s->p) || (s->p.penalty_repeat >= 1.0f &&
+                                      s->p.penalty_presence >= 0.0f && s->p.penalty_freq >= 0.0f);
+}
+
+uint32_t atsi_sampler_top(const struct atsi_sampler *s)
+{
+    uint64_t n = is_greedy(s) ? 1 : s->p.top_k;
+    if ((!is_greedy(s) && !has_top_k(s)) || !only_lowers(s))
+        return 0;
+    /* Each lowered one lets another in, at most. */
+    n += (uint64_t)s->p.n_bias + s->n_seen;
+    return n < s->n_vocab ? (uint32_t)n : 0;
+}
+
+/* Bias and penalties on a list: on a row that has -inf everywhere else, which stays so. */
+static void adjust_list(struct atsi_sampler *s, const int32_t *ids, float *logits, uint32_t n)
+{
+    if (s->row == NULL)
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        s->row[ids[i]] = logits[i];
+    adjust(s, s->row);
+    for (uint32_t i = 0; i < n; i++) {
+        logits[i] = s->row[ids[i]];
+        s->row[ids[i]] = -INFINITY;
+    }
+}
+
+int32_t atsi_sampler_next_of(struct atsi_sampler *s, const int32_t *ids, float *logits, uint32_t n)
+{
+    struct logits list = {.x = logits, .ids = ids, .n = n};
+    uint32_t need = atsi_sampler_top(s);
+    if (need == 0 || n < need)
+        return ATSI_ENOTSUP;
+    for (uint32_t i = 0; i < n; i++)
+        if (ids[i] < 0 || (uint32_t)ids[i] >= s->n_vocab || logits[i] == INFINITY)
+            return ATSI_ENOTSUP; /* infinite ones are not chosen: others would be, beyond the list
+                                  */
+    adjust_list(s, ids, logits, n);
+    if (is_greedy(s))
+        return greedy(&list);
+    take_top_k(s, &list, s->p.top_k);
+    return choose(s);
 }

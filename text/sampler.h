@@ -44,6 +44,13 @@ void atsi_sampler_close(struct atsi_sampler *s); /* NULL is allowed */
 /* The next token; may change `logits`.  No allocation.  NaN logits are never chosen; ATSI_EFAIL (a
  * negative value) when no logit is finite. */
 int32_t atsi_sampler_next(struct atsi_sampler *s, float *logits);
+/* How many of the largest logits decide the next token as all of them do; 0: all are needed (no
+ * top-k, or bias and penalties may raise some).  Changes with what is accepted. */
+uint32_t atsi_sampler_top(const struct atsi_sampler *s);
+/* The next token from the n largest logits, n at least atsi_sampler_top() of now, and their ids:
+ * what atsi_sampler_next() says of all, with the same draw.  May change `logits`.  ATSI_ENOTSUP:
+ * they do not tell (infinite ones among them); nothing has changed, ask with all. */
+int32_t atsi_sampler_next_of(struct atsi_sampler *s, const int32_t *ids, float *logits, uint32_t n);
 /* Tells which token was taken (prompt tokens too): penalties look back at these. */
 void atsi_sampler_accept(struct atsi_sampler *s, int32_t id);
 

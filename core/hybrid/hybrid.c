@@ -145,6 +145,7 @@ int atsi_hybrid_round(struct atsi_hybrid *h, const struct atsi_hybrid_round *r,
     atsi_values_set_rows(&h->values, r->rows, r->out_first, r->out_n);
     fill_inputs(h, r);
     atsi_source_begin(h->source, phase, h->s->n_past + r->rows);
+    atsi_pick_begin(atsi_source_pick(h->source), r->top);
     if (h->experts != NULL && phase == ATSI_PHASE_DECODE)
         rc = atsi_experts_begin(h->experts, h->last_round_ns, err);
     if (rc != ATSI_OK)
@@ -164,12 +165,23 @@ int atsi_hybrid_round(struct atsi_hybrid *h, const struct atsi_hybrid_round *r,
     return ATSI_OK;
 }
 
-float *atsi_hybrid_logits(const struct atsi_hybrid *h, uint32_t i)
+float *atsi_hybrid_logits(struct atsi_hybrid *h, uint32_t i)
 {
     const struct atsi_graph *g = h->s->g;
+    struct atsi_err why = ATSI_ERR_INIT;
     if (h->values.all[ATSI_DEVICE_HOST] == NULL)
         return NULL;
+    if (h->source != NULL && atsi_source_fetch_logits(h->source, &why) != ATSI_OK) {
+        h->state.broken = true;
+        atsi_log(h->s->rt->log, ATSI_LOG_WARN, "session", "logits cannot be copied: %s", why.msg);
+        return NULL;
+    }
     return (float *)h->values.all[ATSI_DEVICE_HOST][g->out_logits].data + (size_t)i * g->n_vocab;
+}
+
+uint32_t atsi_hybrid_top(const struct atsi_hybrid *h, const int32_t **ids, float **logits)
+{
+    return h->source != NULL ? atsi_pick_result(atsi_source_pick(h->source), ids, logits) : 0;
 }
 
 /* ---------------------------------------------------------------- the past */

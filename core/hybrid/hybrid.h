@@ -29,13 +29,16 @@ struct atsi_hybrid_round {
     const int32_t *ids;
     uint32_t rows;             /* behind the session's n_past tokens */
     uint32_t out_first, out_n; /* rows whose logits are computed */
+    uint32_t top;              /* so many of the largest logits are enough; 0: all are needed */
     uint32_t left;             /* rounds of this kind expected to come, this one included */
 };
 int atsi_hybrid_round(struct atsi_hybrid *h, const struct atsi_hybrid_round *r,
                       struct atsi_err *err);
-/* Of row out_first + i of the last round; NULL when placing again failed.  [borrowed until the next
- * round] */
-float *atsi_hybrid_logits(const struct atsi_hybrid *h, uint32_t i);
+/* Of row out_first + i of the last round; NULL when placing again failed, or copying them when only
+ * the largest had come.  [borrowed until the next round] */
+float *atsi_hybrid_logits(struct atsi_hybrid *h, uint32_t i);
+/* The largest of them when only these came, else 0.  [borrowed until the next round] */
+uint32_t atsi_hybrid_top(const struct atsi_hybrid *h, const int32_t **ids, float **logits);
 
 /* The session's past. */
 int atsi_hybrid_zero(struct atsi_hybrid *h, struct atsi_err *err); /* recurrent states */

@@ -331,6 +331,8 @@ int atsi_source_open(const struct atsi_source_params *p, struct atsi_source **ou
         rc = build_ops(src, err);
     if (rc == ATSI_OK)
         rc = open_routers(src, err);
+    if (rc == ATSI_OK)
+        rc = atsi_pick_open(&src->pick, p->s->rt->conf, p->a, p->values, err);
     if (rc != ATSI_OK) {
         atsi_source_close(src);
         return rc;
@@ -354,6 +356,7 @@ void atsi_source_close(struct atsi_source *src)
         free(src->blocks);
         src->blocks = next;
     }
+    atsi_pick_close(&src->pick);
     atsi_accel_free(src->p.a, src->order_buf);
     atsi_accel_free(src->p.a, src->ids_buf);
     for (int d = 0; d < ATSI_N_DEVICES; d++) {

@@ -7,6 +7,7 @@
 #ifndef ATSI_CORE_HYBRID_SOURCE_H
 #define ATSI_CORE_HYBRID_SOURCE_H
 
+#include "core/hybrid/pick.h"
 #include "core/hybrid/region.h"
 #include "core/hybrid/state.h"
 #include "core/hybrid/values.h"
@@ -50,6 +51,10 @@ void atsi_source_bind(struct atsi_source *src, const struct atsi_region *region)
 /* From now on decode rounds use these caches of experts; NULL: none.  [borrowed] */
 struct atsi_experts;
 void atsi_source_use_experts(struct atsi_source *src, struct atsi_experts *x);
+/* The largest logits, picked on the accelerator (pick.h). */
+struct atsi_pick *atsi_source_pick(struct atsi_source *src);
+/* The host has the whole row of logits of the last round, though only the largest had come. */
+int atsi_source_fetch_logits(struct atsi_source *src, struct atsi_err *err);
 /* A round begins; rows and windows were set in the values. */
 void atsi_source_begin(struct atsi_source *src, uint32_t phase, uint32_t n_kv);
 

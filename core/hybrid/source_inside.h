@@ -62,6 +62,7 @@ struct atsi_source {
     uint32_t n_last_copy;
     struct atsi_exec_source source;
     struct atsi_source_counts counts;
+    struct atsi_pick pick;
     struct atsi_experts *experts; /* caches (experts.h); NULL: there are none  [borrowed] */
 };
 

@@ -171,14 +171,44 @@ static int copy(void *ctx, const struct atsi_plan *plan, uint32_t s, struct atsi
     return copy_pieces(ctx, plan->list + step->list, step->n_list, step->device, req, err);
 }
 
+/* All columns of the logits are the accelerator's. */
+static bool is_whole(const struct atsi_source *src, const struct atsi_plan *plan)
+{
+    const uint32_t *at = &src->flow->piece_at[src->flow->result];
+    return plan->n_result == at[1] - at[0];
+}
+
 static int result(void *ctx, const struct atsi_plan *plan, struct atsi_copyv *req,
                   struct atsi_err *err)
 {
     struct atsi_source *src = ctx;
     uint64_t before = src->counts.copy_bytes;
-    int rc =
-        copy_pieces(src, plan->list + plan->result_at, plan->n_result, ATSI_DEVICE_HOST, req, err);
+    int rc;
+    if (is_whole(src, plan) && atsi_pick_wanted(&src->pick)) {
+        rc = atsi_pick_queue(&src->pick, req, err);
+        if (rc == ATSI_OK)
+            src->counts.copy_bytes += req->ranges[0].bytes;
+        src->counts.n_copies++;
+    } else {
+        rc = copy_pieces(src, plan->list + plan->result_at, plan->n_result, ATSI_DEVICE_HOST, req,
+                         err);
+    }
     src->counts.result_bytes += src->counts.copy_bytes - before;
+    return rc;
+}
+
+struct atsi_pick *atsi_source_pick(struct atsi_source *src)
+{
+    return &src->pick;
+}
+
+int atsi_source_fetch_logits(struct atsi_source *src, struct atsi_err *err)
+{
+    size_t bytes;
+    int rc = atsi_pick_fetch_row(&src->pick, &bytes, err);
+    src->counts.n_copies += bytes > 0;
+    src->counts.copy_bytes += bytes;
+    src->counts.result_bytes += bytes;
     return rc;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A thread that asks policies while a round runs.  It reads the copy that was made when it was
- * asked, and of the question only what never changes; one question at a time, handed over and back
- * under a lock.
+ * asked, and of the question only what changes while nothing is asked; one question at a time,
+ * handed over and back under a lock.
  */
 #include "core/round/attempt.h"
 

@@ -459,6 +459,8 @@ static void price(struct atsi_rounds *r, const struct ask *a)
     if (r->p.price == NULL || a->phase != ATSI_PHASE_PREFILL || r->priced == a->tokens)
         return;
     r->priced = a->tokens;
+    if (r->solver != NULL) /* its thread reads what is about to change; at_once() would wait too */
+        atsi_solver_wait(r->solver);
     if (r->p.price(r->p.price_ctx, r->q, a->phase, a->tokens, &why) != ATSI_OK) {
         say(r, "prompts of %u tokens are planned as whole rounds: %s", a->tokens, why.msg);
         return;

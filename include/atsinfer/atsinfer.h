@@ -248,6 +248,10 @@ struct atsi_eval {
     atsi_logits_fn *fn; /* may be NULL when want_all is 0; non-zero stops and is returned */
     void *ctx;
     const volatile int *cancel; /* may be NULL; non-zero stops between rounds: ATSI_EINTR */
+    /* Without `fn`: so many of the last token's largest logits are enough.  An accelerator then
+     * hands these over alone (atsi_session_top), and the others when they are asked for.  0: all
+     * are needed. */
+    uint32_t top;
 };
 
 /* Evaluates in rounds of at most `chunk` tokens.  ATSI_EINVAL: an id outside the vocabulary;
@@ -257,8 +261,13 @@ struct atsi_eval {
 ATSI_EXPORT int atsi_session_eval(struct atsi_session *s, const struct atsi_eval *req,
                                   struct atsi_err *err);
 /* Logits of the last evaluated token, n_vocab floats.  [borrowed until the next call]  NULL before
- * the first. */
+ * the first; also when an accelerator that still had them (atsi_eval.top) fails now and the CPU
+ * cannot compute them again. */
 ATSI_EXPORT float *atsi_session_logits(struct atsi_session *s);
+/* The largest of them with their ids, largest first, the lower id on a tie, NaN last: as many as
+ * the evaluation asked for.  0: they were not picked, see atsi_session_logits(); always so without
+ * an accelerator that computes them.  May be written to.  [borrowed until the next call] */
+ATSI_EXPORT uint32_t atsi_session_top(struct atsi_session *s, const int32_t **ids, float **logits);
 ATSI_EXPORT uint32_t atsi_session_n_past(const struct atsi_session *s);
 /* The n_past tokens so far.  [borrowed until the next call] */
 ATSI_EXPORT const int32_t *atsi_session_tokens(const struct atsi_session *s);

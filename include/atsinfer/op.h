@@ -82,7 +82,8 @@ enum atsi_op_kind {
     ATSI_OP_ADD = 8,
     /* dst0 (i32 [T, K]) = ids of the K largest of src0[T, E], best first, lower id on a tie;
      * dst1[T, K] = their weights.  ATSI_GATING_SOFTMAX: p_e = softmax over all E, divided by
-     * max(sum of the selected, 2^-14); ATSI_GATING_SELECTED: softmax over the K selected. */
+     * max(sum of the selected, 2^-14); ATSI_GATING_SELECTED: softmax over the K selected;
+     * ATSI_GATING_NONE: the K logits as they are. */
     ATSI_OP_TOPK = 9,
     /* Expert product.  For row t and slot j: dst0[t, j*out..] = weight0 {in, out, E}[:, :, e] * x,
      * e = src1 (i32 [T, K])[t, j]; x = src0[t] when src0 is [T, in], src0[t, j*in..] when it is
@@ -119,8 +120,9 @@ enum atsi_rope_mode {
 enum atsi_glu { ATSI_GLU_SILU = 0, ATSI_GLU_CLAMPED = 1 };
 
 enum atsi_gating {
-    ATSI_GATING_SOFTMAX = 0, /* softmax over all, then selection */
-    ATSI_GATING_SELECTED = 1 /* selection, then softmax over the selected */
+    ATSI_GATING_SOFTMAX = 0,  /* softmax over all, then selection */
+    ATSI_GATING_SELECTED = 1, /* selection, then softmax over the selected */
+    ATSI_GATING_NONE = 2      /* selection alone: of next tokens */
 };
 
 #define ATSI_MAX_SEGMENTS 4u

@@ -219,8 +219,11 @@ void topk_avx512(const float *logits, uint32_t n, uint32_t k, uint32_t gating, i
         ids[j] = p.id;
         if (j == 0)
             max = p.value;
-        w[j] = _mm512_cvtss_f32(exp_16(_mm512_set1_ps(p.value - max)));
+        w[j] = gating == ATSI_GATING_NONE ? logits[p.id]
+                                          : _mm512_cvtss_f32(exp_16(_mm512_set1_ps(p.value - max)));
     }
+    if (gating == ATSI_GATING_NONE)
+        return;
     if (gating == ATSI_GATING_SOFTMAX)
         all = exp_sum(logits, n, max);
     for (uint32_t j = 0; j < k; j++) {

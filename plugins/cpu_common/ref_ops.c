@@ -137,11 +137,19 @@ static void weights_of_selected(const float *logits, uint32_t k, const int32_t *
         w[j] = (float)(exp((double)logits[ids[j]] - (double)logits[ids[0]]) / sum);
 }
 
+static void weights_as_they_are(const float *logits, uint32_t k, const int32_t *ids, float *w)
+{
+    for (uint32_t j = 0; j < k; j++)
+        w[j] = logits[ids[j]];
+}
+
 static void topk_ref(const float *logits, uint32_t n, uint32_t k, uint32_t gating, int32_t *ids,
                      float *w)
 {
     select_ids(logits, n, k, ids);
-    if (gating == ATSI_GATING_SELECTED)
+    if (gating == ATSI_GATING_NONE)
+        weights_as_they_are(logits, k, ids, w);
+    else if (gating == ATSI_GATING_SELECTED)
         weights_of_selected(logits, k, ids, w);
     else
         weights_of_all(logits, n, k, ids, w);

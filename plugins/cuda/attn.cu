@@ -2,10 +2,11 @@
  *
  * ATSI_OP_ATTN.
  *
- * The new keys and values are stored first.  Then a block works on a tile of query vectors, those
- * of neighbouring rows and of all query heads that share a KV head, and on chunks of CHUNK
- * positions, which begin at multiples of CHUNK: scores, the softmax of the chunk for itself, and
- * the sum of values it weighs.  Chunks are then merged in order of position.
+ * The new keys and values are stored first, unless the rotation before has done so.  Then a block
+ * works on a tile of query vectors, those of neighbouring rows and of all query heads that share a
+ * KV head, and on chunks of CHUNK positions, which begin at multiples of CHUNK: scores, the softmax
+ * of the chunk for itself, and the sum of values it weighs.  Chunks are then merged in order of
+ * position.
  *
  * With enough tiles to fill the device a block walks through all of its chunks and merges them into
  * the result as it goes.  With few (decode) there is a block per chunk, which leaves its part in
@@ -13,6 +14,7 @@
  * depends neither on the other rows of a call, nor on how large n_kv is said to be, nor on where
  * the ring begins anew.
  */
+#include "attn_store.cuh"
 #include "attn_wide.cuh"
 #include "grid.h"
 #include "shape.h"
@@ -23,26 +25,20 @@
 
 /* ---------------------------------------------------------------- storing */
 /* 32 elements of a new row's head, by one warp; piece counts those of the keys, then values. */
-static __device__ void store_piece(const struct attn_args &a, uint32_t t, uint32_t cell,
+static __device__ void store_piece(const struct store_args &a, uint32_t t, uint32_t cell,
                                    uint32_t piece, uint32_t lane)
 {
     uint32_t per_k = (a.dk + 31) / 32, per_v = (a.dv + 31) / 32;
     bool keys = piece < a.n_head_kv * per_k;
-    uint32_t dim = keys ? a.dk : a.dv, type = keys ? a.type_k : a.type_v;
     uint32_t per = keys ? per_k : per_v;
     piece -= keys ? 0 : a.n_head_kv * per_k;
     uint32_t head = piece / per, i = piece % per * 32 + lane;
-    const float *x = (keys ? a.k : a.v) + ((size_t)t * a.n_head_kv + head) * dim;
-    unsigned char *row = (keys ? a.cache_k : a.cache_v) +
-                         ((size_t)head * a.n_ctx + cell) * (keys ? a.row_k : a.row_v);
-    if (type == ATSI_TYPE_Q8_0)
-        cuda_store_q8_0(x[i], row, i / 32, lane);
-    else if (i < dim)
-        cuda_store_element(type, x[i], row, i);
+    store_32(keys ? a.type_k : a.type_v, new_row(a, keys, head, t), cache_row(a, keys, head, cell),
+             keys ? a.dk : a.dv, i, lane);
 }
 
 /* Pieces along x, rows along y. */
-static __global__ void attn_store_kernel(struct attn_args a)
+static __global__ void attn_store_kernel(struct store_args a)
 {
     uint32_t lane = threadIdx.x % CUDA_WARP;
     uint32_t n = a.n_head_kv * ((a.dk + 31) / 32 + (a.dv + 31) / 32);
@@ -296,12 +292,13 @@ static struct attn_args attn_args_of(const struct cuda_launch *l, const struct a
     return a;
 }
 
-static cudaError_t launch_store(const struct cuda_launch *l, const struct attn_args *a)
+static cudaError_t launch_store(const struct cuda_launch *l, const struct atsi_op *op)
 {
+    struct store_args a = store_args_of(op);
     uint64_t n =
-        (uint64_t)a->n_head_kv * (cuda_div_up(a->dk, CUDA_WARP) + cuda_div_up(a->dv, CUDA_WARP));
-    dim3 grid(cuda_blocks(n, STORE_WARPS), cuda_blocks_y(a->n_rows));
-    return ATSI_LAUNCH(attn_store_kernel, grid, dim3(STORE_WARPS * CUDA_WARP), 0, l->stream, *a);
+        (uint64_t)a.n_head_kv * (cuda_div_up(a.dk, CUDA_WARP) + cuda_div_up(a.dv, CUDA_WARP));
+    dim3 grid(cuda_blocks(n, STORE_WARPS), cuda_blocks_y(a.n_rows));
+    return ATSI_LAUNCH(attn_store_kernel, grid, dim3(STORE_WARPS * CUDA_WARP), 0, l->stream, a);
 }
 
 template <uint32_t GROUPS, uint32_t PER>
@@ -338,7 +335,7 @@ static cudaError_t launch_merge(const struct cuda_launch *l, const struct attn_a
 static cudaError_t attn_launch(const struct cuda_launch *l, const struct atsi_op *op)
 {
     struct attn_args a = attn_args_of(l, op);
-    cudaError_t e = launch_store(l, &a);
+    cudaError_t e = l->stored ? cudaSuccess : launch_store(l, op);
     if (e != cudaSuccess)
         return e;
     if (cut_of(l->dev, op).wide)

@@ -70,7 +70,8 @@ static const struct atsi_param p_fuse = {
     .type = ATSI_PARAM_BOOL,
     .key = "fuse",
     .def = "true",
-    .help = "Norms and activations round for the products behind them: fewer launches."};
+    .help = "Norms and activations round for the products behind them, rotations store keys "
+            "and values: fewer launches."};
 
 static const struct atsi_param *const params[] = {
     &p_device,  &p_graphs,      &p_graph_limit, &p_step, &p_spin,

@@ -56,6 +56,9 @@ struct cuda_launch {
     struct cuda_rounded wanted;
     /* The next operation, when this launch is to do it too: a rotation by the same table. */
     const struct atsi_op *with;
+    /* An attention behind a rotation, which is to store its keys, turned here, and values. */
+    const struct atsi_op *store;
+    bool stored; /* to that attention: it has been done */
 };
 
 struct cuda_op {

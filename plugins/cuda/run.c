@@ -223,6 +223,28 @@ static const struct atsi_op *joined_with(const struct atsi_queue *q, const struc
     return b;
 }
 
+/* The attention behind op `i` (and `with`, the rotation joined to it) whose keys they turn: these
+ * store them, and its values, which they must not write over. */
+static const struct atsi_op *stored_by(const struct atsi_queue *q, const struct atsi_split *split,
+                                       uint32_t i, const struct atsi_op *with)
+{
+    const struct atsi_op *a = split->ops[i], *keys = NULL, *op;
+    uint32_t at = i + (with != NULL ? 2 : 1);
+    op = at < split->n_ops ? split->ops[at] : NULL;
+    if (!q->be->set.fuse || op == NULL || a->kind != ATSI_OP_ROPE || op->kind != ATSI_OP_ATTN ||
+        op->n_rows != a->n_rows)
+        return NULL;
+    if (with != NULL && with->dst[0]->data == op->src[1]->data)
+        keys = with;
+    else if (a->dst[0]->data == op->src[1]->data)
+        keys = a;
+    if (keys == NULL || keys->p.rope.n_head != op->kv->n_head_kv ||
+        keys->p.rope.head_dim != op->kv->head_dim_k || overlap(a->dst[0], op->src[2], a->n_rows) ||
+        (with != NULL && overlap(with->dst[0], op->src[2], a->n_rows)))
+        return NULL;
+    return op;
+}
+
 static int launch_op(struct atsi_queue *q, const struct cuda_launch *l, const struct atsi_op *op,
                      struct atsi_err *err)
 {
@@ -245,6 +267,7 @@ int cuda_launch_ops(struct atsi_queue *q, const struct atsi_split *split, struct
                             .scratch = q->scratch != NULL ? cuda_buf_ptr(q->scratch) : NULL,
                             .scratch_bytes = q->scratch_bytes,
                             .rounded = &q->rounded};
+    const struct atsi_op *stored = NULL; /* an attention to come, whose keys are in the cache */
     int rc = ATSI_OK;
     q->rounded = (struct cuda_rounded){0};
     if (times != NULL)
@@ -253,6 +276,9 @@ int cuda_launch_ops(struct atsi_queue *q, const struct atsi_split *split, struct
         const struct atsi_op *done = l.with;
         l.wanted = wanted_after(q, split, i);
         l.with = done == NULL ? joined_with(q, split, i) : NULL;
+        l.store = done == NULL ? stored_by(q, split, i, l.with) : NULL;
+        l.stored = stored == split->ops[i];
+        stored = l.stored ? NULL : l.store != NULL ? l.store : stored;
         if (done == NULL)
             rc = launch_op(q, &l, split->ops[i], err);
         else

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ATSI_OP_TOPK: one warp per row; for rows as long as a vocabulary one block, each warp of which
- * looks for the next key of its part whenever its last one was taken.
+ * ATSI_OP_TOPK: one warp per row; for rows as long as a vocabulary many blocks (topk_wide.cuh), or,
+ * where there are many such rows, one block, each warp of which looks for the next key of its part
+ * whenever its last one was taken.
  *
  * Logits and their ids make keys that are all different: larger logit first, then lower id, NaN
  * last.  The next of the selected is the largest key below the one before, so nothing is kept but
  * that key, and any input gives ids in range.
  */
-#include "grid.h"
-#include "math.cuh"
 #include "shape.h"
+#include "topk_wide.cuh"
 
 #define TOPK_WARPS 4u   /* rows of a block */
 #define TOPK_LONG 8192u /* logits from which a row is a block's */
@@ -21,34 +21,6 @@ struct topk_args {
     float *weights;
     uint32_t n_rows, n, n_used, gating;
 };
-
-/* Ascends with the logit; 0 for NaN.  -0 and 0 are equal. */
-static __device__ inline uint32_t logit_order(float x)
-{
-    uint32_t bits = __float_as_uint(x == 0.0f ? 0.0f : x);
-    if (x != x)
-        return 0;
-    return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-}
-
-static __device__ inline uint64_t logit_key(float x, uint32_t id)
-{
-    return (uint64_t)logit_order(x) << 32 | (uint32_t)~id;
-}
-
-static __device__ inline uint32_t key_id(uint64_t key)
-{
-    return ~(uint32_t)key;
-}
-
-static __device__ inline uint64_t warp_max_key(uint64_t key)
-{
-    for (int step = 16; step > 0; step /= 2) {
-        uint64_t other = __shfl_xor_sync(CUDA_ALL_LANES, (unsigned long long)key, step);
-        key = other > key ? other : key;
-    }
-    return key;
-}
 
 /* The largest key of logits [from, to) below `limit`. */
 static __device__ uint64_t next_key(const float *logits, uint32_t from, uint32_t to, uint64_t limit,
@@ -79,12 +51,23 @@ static __device__ float selected_exp(const struct topk_args &a, uint64_t row, ui
     return expf(a.logits[row * a.n + (uint32_t)a.ids[row * a.n_used + j]] - top);
 }
 
+/* The logits as they are. */
+static __device__ void copy_selected(const struct topk_args &a, uint64_t row, uint32_t lane)
+{
+    for (uint32_t j = lane; j < a.n_used; j += CUDA_WARP)
+        a.weights[row * a.n_used + j] = a.logits[row * a.n + (uint32_t)a.ids[row * a.n_used + j]];
+}
+
 /* Softmax over all, then the selected are divided by their sum, or by 2^-14 when that is less; or
  * softmax over the selected. */
 static __device__ void weigh(const struct topk_args &a, uint64_t row, float top, uint32_t lane)
 {
     bool of_all = a.gating == ATSI_GATING_SOFTMAX;
     float *w = a.weights + row * a.n_used, sum = 0, selected = 0;
+    if (a.gating == ATSI_GATING_NONE) {
+        copy_selected(a, row, lane);
+        return;
+    }
     for (uint32_t i = lane; of_all && i < a.n; i += CUDA_WARP)
         sum += expf(a.logits[row * a.n + i] - top);
     for (uint32_t j = lane; !of_all && j < a.n_used; j += CUDA_WARP)
@@ -142,13 +125,57 @@ static __global__ void __launch_bounds__(TOPK_PARTS *CUDA_WARP) topk_long_kernel
     }
 }
 
+/* Behind the launch that finds each part's largest; weights by the first warp. */
+static __global__ void __launch_bounds__(WIDE_MERGE)
+    topk_merge_kernel(struct topk_args a, struct wide_args w)
+{
+    __shared__ struct wide_shared s;
+    __shared__ uint64_t sorted[WIDE_MOST];
+    uint64_t row = blockIdx.x;
+    wide_merge(w, row, sorted, &s);
+    for (uint32_t j = threadIdx.x; j < a.n_used; j += WIDE_MERGE)
+        a.ids[row * a.n_used + j] = (int32_t)key_id(sorted[j]);
+    __syncthreads();
+    if (threadIdx.x < CUDA_WARP)
+        weigh(a, row, a.logits[row * a.n + key_id(sorted[0])], threadIdx.x);
+}
+
+static bool is_wide(const struct atsi_op *op)
+{
+    return op->src[0]->ne[0] >= TOPK_LONG && op->n_rows <= WIDE_ROWS &&
+           op->p.moe.n_used <= WIDE_MOST;
+}
+
+static uint32_t wide_parts(const struct atsi_op *op)
+{
+    return (uint32_t)cuda_div_up(op->src[0]->ne[0], WIDE_PART);
+}
+
+static size_t topk_scratch(const struct cuda_device *dev, const struct atsi_op *op)
+{
+    (void)dev;
+    return is_wide(op) ? (size_t)op->n_rows * wide_parts(op) * op->p.moe.n_used * sizeof(uint64_t)
+                       : 0;
+}
+
+static cudaError_t launch_wide(const struct cuda_launch *l, const struct atsi_op *op,
+                               const struct topk_args &a)
+{
+    struct wide_args w = {a.logits, (uint64_t *)l->scratch, a.n, a.n_used, wide_parts(op)};
+    cudaError_t e =
+        ATSI_LAUNCH(wide_part_kernel, dim3(w.parts, a.n_rows), dim3(WIDE_THREADS), 0, l->stream, w);
+    if (e != cudaSuccess)
+        return e;
+    return ATSI_LAUNCH(topk_merge_kernel, dim3(a.n_rows), dim3(WIDE_MERGE), 0, l->stream, a, w);
+}
+
 static int topk_supports(const struct cuda_device *dev, const struct atsi_op *op)
 {
     (void)dev;
     if (!cuda_is_op(op, ATSI_OP_TOPK))
         return 0;
     uint64_t used = op->p.moe.n_used, n = cuda_width(op->src[0]);
-    return used > 0 && used <= n && op->p.moe.gating <= ATSI_GATING_SELECTED &&
+    return used > 0 && used <= n && op->p.moe.gating <= ATSI_GATING_NONE &&
            cuda_is_f32(op->src[0], op, n) && cuda_is_i32(op->dst[0], op, used) &&
            cuda_is_f32(op->dst[1], op, used);
 }
@@ -163,6 +190,8 @@ static cudaError_t topk_launch(const struct cuda_launch *l, const struct atsi_op
     a.n = (uint32_t)op->src[0]->ne[0];
     a.n_used = op->p.moe.n_used;
     a.gating = op->p.moe.gating;
+    if (is_wide(op))
+        return launch_wide(l, op, a);
     if (a.n >= TOPK_LONG)
         return ATSI_LAUNCH(topk_long_kernel, dim3(cuda_blocks(a.n_rows, 1)),
                            dim3(TOPK_PARTS * CUDA_WARP), 0, l->stream, a);
@@ -170,5 +199,5 @@ static cudaError_t topk_launch(const struct cuda_launch *l, const struct atsi_op
                        dim3(TOPK_WARPS * CUDA_WARP), 0, l->stream, a);
 }
 
-extern "C" const struct cuda_op cuda_op_topk = {ATSI_OP_TOPK, topk_supports, cuda_no_scratch,
+extern "C" const struct cuda_op cuda_op_topk = {ATSI_OP_TOPK, topk_supports, topk_scratch,
                                                 topk_launch};

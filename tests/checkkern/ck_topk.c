@@ -3,6 +3,7 @@
 #include "ck.h"
 
 #include <math.h>
+#include <string.h>
 
 #define MAX_USED 128u
 
@@ -78,6 +79,27 @@ static void check_weights(struct ck *c, const struct topk_case *o, const float *
     }
 }
 
+/* As they are, NaN too. */
+static void check_logits(struct ck *c, const struct topk_case *o, const float *x,
+                         const int32_t *ids, const float *w)
+{
+    for (uint32_t j = 0; j < o->used; j++) {
+        float want;
+        if (ids[j] < 0 || (uint32_t)ids[j] >= o->n)
+            continue;
+        want = x[ids[j]];
+        if (memcmp(&w[j], &want, sizeof want) != 0)
+            ck_fail(c, "place %u has logit %g, of id %d it is %g", j, (double)w[j], ids[j],
+                    (double)want);
+    }
+}
+
+static const char *gating_name(uint32_t gating)
+{
+    static const char *const names[] = {"softmax over all", "softmax over the selected", "logits"};
+    return names[gating];
+}
+
 static void topk_case(struct ck *c, const void *arg)
 {
     const struct topk_case *o = arg;
@@ -92,7 +114,9 @@ static void topk_case(struct ck *c, const void *arg)
     o->k->topk(logits, o->n, o->used, o->gating, (int32_t *)(void *)ids.data,
                (float *)(void *)w.data);
     check_ids(c, o, logits, got);
-    if (o->kind != 5 && got[0] >= 0 && (uint32_t)got[0] < o->n)
+    if (o->gating == ATSI_GATING_NONE)
+        check_logits(c, o, logits, got, (const float *)(void *)w.data);
+    else if (o->kind != 5 && got[0] >= 0 && (uint32_t)got[0] < o->n)
         check_weights(c, o, logits, got, (const float *)(void *)w.data);
     ck_mem_check(c, &x, "logits");
     ck_mem_around(c, &ids, "ids");
@@ -109,12 +133,12 @@ void ck_topk(struct ck *c, const struct cpu_kernels *k)
                                          {128, 8},  {129, 8}, {256, 8}, {512, 10}, {128, 128},
                                          {17000, 1}}; /* selected: less than 2^-14 */
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        for (int v = 0; v < 2 * N_TOPK_KINDS; v++) {
-            struct topk_case o = {k, shapes[i][0], shapes[i][1], (uint32_t)v % 2, v / 2};
+        for (int v = 0; v < 3 * N_TOPK_KINDS; v++) {
+            struct topk_case o = {k, shapes[i][0], shapes[i][1], (uint32_t)v % 3, v / 3};
             if (o.kind == 3 && o.n == 2 && o.used == 2)
                 o.used = 1; /* one finite logit: the other's weight is 0 / 1 by either rule */
-            ck_case(c, "topk n=%u k=%u, softmax over %s, %s", o.n, o.used,
-                    o.gating == ATSI_GATING_SOFTMAX ? "all" : "the selected", topk_kind[o.kind]);
+            ck_case(c, "topk n=%u k=%u, %s, %s", o.n, o.used, gating_name(o.gating),
+                    topk_kind[o.kind]);
             ck_guarded(c, topk_case, &o);
         }
 }

@@ -375,7 +375,7 @@ static void topk(struct trial *t, uint32_t type)
     uint32_t n = 1 + below(70), used = 1 + below(n < 9 ? n : 9);
     struct atsi_tensor *x = trial_tensor(t, type, n, t->rows + 1, 1);
     t->op.p.moe.n_used = used;
-    t->op.p.moe.gating = below(2);
+    t->op.p.moe.gating = below(3);
     t->op.src[0] = x;
     (void)trial_result(t, 0, ATSI_TYPE_I32, used);
     (void)trial_result(t, 1, ATSI_TYPE_F32, used);

@@ -32,6 +32,9 @@ CHECKS = {
                   (r"gemm_block_kernelILj\d+ELi0E", [LDMATRIX, MMA_INT, STORE], 255)],
     "gemm_half.cu": [(r"gemm_half_kernel", [ASYNC, LDMATRIX, MMA_HALF, STORE], 255)],
     "attn.cu": [(r"attn_wide_kernel", [ASYNC, LDMATRIX, LDMATRIX_TRANS, MMA_HALF], 255)],
+    "topk.cu": [(r"wide_part_kernel", [r"match\.any\.sync", r"atom\.shared\.add"], 64),
+                (r"topk_merge_kernel", [r"match\.any\.sync", r"atom\.shared\.add"], 64)],
+    "rope.cu": [(r"rope_store_kernel", [r"bar\.warp\.sync"], 64)],
     "copy.cu": [(r"copy_kernel", [r"ld\.[a-z.]*v4", r"st\.[a-z.]*v4"], 64)],
 }
 

@@ -124,6 +124,35 @@ static void test_kernel_both_ways(void **state)
     g->ops->buf_free(g->be, dev);
 }
 
+/* However much there is to copy, it leaves the multiprocessors to others. */
+static void test_kernel_blocks(void **state)
+{
+    static const char *const settings[] = {NULL, "1", "3", "64"};
+    static const uint64_t most[] = {8, 1, 3, 64};
+    struct gpu *g = *state;
+    size_t n = MIB;
+    for (int i = 0; i < 4; i++) {
+        struct cuda_host_stats before, after;
+        struct atsi_buf *host, *dev;
+        struct atsi_range r;
+        gpu_close(g);
+        gpu_set("copy_blocks", settings[i]);
+        assert_int_equal(gpu_open(g), ATSI_OK);
+        host = gpu_alloc(g, ATSI_MEM_PINNED, n);
+        dev = gpu_alloc(g, ATSI_MEM_DEVICE, n);
+        r = (struct atsi_range){g->ops->buf_ptr(host), g->ops->buf_ptr(dev), n};
+        memset(g->ops->buf_ptr(host), 1, n);
+        before = stats();
+        GPU_OK(g, gpu_copyv(g, GPU_KERNEL, &r, 1, NULL, g->done));
+        gpu_wait(g, g->done);
+        after = stats();
+        assert_int_equal(after.kernels - before.kernels, 1);
+        assert_int_equal(after.blocks - before.blocks, most[i]);
+        g->ops->buf_free(g->be, host);
+        g->ops->buf_free(g->be, dev);
+    }
+}
+
 /* More ranges than one launch takes; every second one continues its predecessor. */
 static void many_ranges(struct gpu *g, uint32_t channel)
 {
@@ -386,6 +415,7 @@ int main(void)
         TEST(test_odd_engine),
         TEST(test_odd_kernel),
         TEST(test_kernel_both_ways),
+        TEST(test_kernel_blocks),
         TEST(test_many_engine),
         TEST(test_many_kernel),
         TEST(test_overlap),

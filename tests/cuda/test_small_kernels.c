@@ -275,19 +275,21 @@ static float logit(int kind, uint32_t i)
 }
 
 /* Weights where some logit is NaN are none or whatever; ids must be right all the same. */
-static void topk_case(struct kt *k, uint32_t n, uint32_t used, int kind, uint32_t rows)
+static void topk_case(struct kt *k, uint32_t n, uint32_t used, int kind, uint32_t rows,
+                      uint32_t gating)
 {
     struct kt_op o;
     struct kt_result r;
     kt_open(&o, ATSI_OP_TOPK, rows);
     o.op.p.moe.n_used = used;
-    o.op.p.moe.gating = rows % 2;
+    o.op.p.moe.gating = gating;
     o.op.src[0] = kt_rows(&o, n);
     for (uint32_t i = 0; i < n * rows; i++)
         floats(o.op.src[0])[i] = logit(kind, i % n);
     kt_dst(&o, 0, ATSI_TYPE_I32, used);
     kt_dst(&o, 1, ATSI_TYPE_F32, used);
-    (void)snprintf(what, sizeof what, "top %u of %u, logits %d, %u rows", used, n, kind, rows);
+    (void)snprintf(what, sizeof what, "top %u of %u, logits %d, %u rows, gating %u", used, n, kind,
+                   rows, gating);
     if (kind != LOGITS_NAN) {
         kt_compare(k, &cuda_op_topk, &o, 2e-6, what);
     } else {
@@ -306,10 +308,26 @@ static void test_topk(void **state)
     kt_seed(10);
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (int kind = 0; kind < N_LOGITS; kind++)
-            topk_case(*state, shapes[i][0], shapes[i][1], kind, row_counts[(i + (size_t)kind) % 3]);
-    topk_case(*state, 17000, 1, LOGITS_EQUAL, 2); /* selected: less than 2^-14 */
-    for (int kind = 0; kind < N_LOGITS; kind++)   /* a vocabulary */
-        topk_case(*state, 8192 + 5 * (uint32_t)kind, 20, kind, 1 + (uint32_t)kind % 3);
+            topk_case(*state, shapes[i][0], shapes[i][1], kind, row_counts[(i + (size_t)kind) % 3],
+                      (uint32_t)(i + (size_t)kind) % 3);
+    topk_case(*state, 17000, 1, LOGITS_EQUAL, 2, ATSI_GATING_SOFTMAX); /* less than 2^-14 */
+}
+
+/* Rows as long as a vocabulary: many blocks, or, of many rows, one each. */
+static void test_topk_wide(void **state)
+{
+    static const uint32_t used[] = {1, 2, 40, 1000};
+    kt_seed(13);
+    for (int kind = 0; kind < N_LOGITS; kind++) {
+        for (size_t i = 0; i < 4; i++) /* the last part has fewer than are asked for, or all */
+            topk_case(*state, 8192 + 41 * ((uint32_t)kind % 3), used[i], kind, 1 + kt_below(2),
+                      ATSI_GATING_NONE);
+        topk_case(*state, 8192 + 5 * (uint32_t)kind, 20, kind, 1 + (uint32_t)kind % 3,
+                  (uint32_t)kind % 2);
+        topk_case(*state, 8192 + (uint32_t)kind, 3, kind, 9, (uint32_t)kind % 3);
+    }
+    topk_case(*state, 8192, 2048, LOGITS_TIES, 1, ATSI_GATING_NONE);
+    topk_case(*state, 8192, 2049, LOGITS_RANDOM, 1, ATSI_GATING_NONE);
 }
 
 /* ---------------------------------------------------------------- convolution */
@@ -383,8 +401,8 @@ int main(void)
         cmocka_unit_test(test_add),        cmocka_unit_test(test_glu),
         cmocka_unit_test(test_gate),       cmocka_unit_test(test_regroup),
         cmocka_unit_test(test_moe_sum),    cmocka_unit_test(test_topk),
-        cmocka_unit_test(test_conv),       cmocka_unit_test(test_conv_long),
-        cmocka_unit_test(test_conv_cut),
+        cmocka_unit_test(test_topk_wide),  cmocka_unit_test(test_conv),
+        cmocka_unit_test(test_conv_long),  cmocka_unit_test(test_conv_cut),
     };
     return cmocka_run_group_tests(tests, kt_setup, kt_teardown);
 }

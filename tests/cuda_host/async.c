@@ -41,6 +41,7 @@ int ch_async_begin(void *to, const void *from, uint32_t bytes)
     struct ch_async_copies *c = mine();
     if (lands_at_once(ch_self.worker))
         return 1;
+    ch_self.worker->copies_begun = 1;
     if (c->first == c->n)
         c->first = c->n = 0;
     if (c->n == c->room && grow(c) != 0)
@@ -51,6 +52,7 @@ int ch_async_begin(void *to, const void *from, uint32_t bytes)
 
 void ch_async_commit(void)
 {
+    ch_self.worker->copies_begun = 1;
     mine()->groups++;
 }
 
@@ -64,7 +66,10 @@ const struct ch_async_copy *ch_async_due(uint32_t n)
 
 void ch_async_reset(struct ch_worker *w)
 {
-    for (uint32_t i = 0; i < w->n_threads; i++)
+    if (!w->copies_begun)
+        return;
+    w->copies_begun = 0;
+    for (uint32_t i = 0; i < CH_MAX_THREADS; i++)
         w->copies[i].first = w->copies[i].n = w->copies[i].groups = 0;
 }
 

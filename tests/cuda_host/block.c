@@ -23,8 +23,8 @@ _Thread_local struct ch_self ch_self;
 static void become(struct ch_worker *w, uint32_t thread)
 {
     w->current = thread;
-    ch_self.thread_idx = w->index[thread];
-    ch_self.lane = thread % CH_WARP;
+    w->self->thread_idx = w->index[thread];
+    w->self->lane = thread % CH_WARP;
 }
 
 static uint32_t first_of(uint32_t set, int reverse)
@@ -76,7 +76,7 @@ static int add_fiber(struct ch_worker *w)
 /* A fiber for a thread that starts; between blocks all are free. */
 static struct ch_fiber *take_fiber(struct ch_worker *w, uint32_t thread)
 {
-    if (w->races) /* each thread its own, lest one comes after the other */
+    if (ch_races(w)) /* each thread its own, lest one comes after the other */
         return w->fibers[thread];
     if (!w->free && add_fiber(w))
         return NULL;
@@ -88,10 +88,10 @@ static struct ch_fiber *take_fiber(struct ch_worker *w, uint32_t thread)
 /* From the fiber `from` (the running thread's, or the worker's own) to `thread`. */
 static void run_thread(struct ch_worker *w, struct ch_fiber *from, uint32_t thread)
 {
-    struct ch_thread *t = &w->threads[thread];
-    if (!t->fiber)
-        t->fiber = take_fiber(w, thread);
-    if (!t->fiber) {
+    struct ch_fiber *to = w->fiber_of[thread];
+    if (!to)
+        to = w->fiber_of[thread] = take_fiber(w, thread);
+    if (!to) {
         w->error = cudaErrorMemoryAllocation;
         w->report = CUDA_HOST_MISUSE;
         (void)snprintf(w->what, sizeof w->what, "kernel %s: no memory for its threads",
@@ -100,15 +100,15 @@ static void run_thread(struct ch_worker *w, struct ch_fiber *from, uint32_t thre
         return;
     }
     become(w, thread);
-    ch_fiber_switch(from, t->fiber, w->races);
+    ch_fiber_switch(from, to, ch_races(w));
 }
 
 void ch_wait_turn(struct ch_worker *w)
 {
-    struct ch_fiber *self = w->threads[w->current].fiber;
+    struct ch_fiber *self = w->fiber_of[w->current];
     int next = pick(w);
     if (next < 0)
-        ch_fiber_switch(self, &w->main, w->races);
+        ch_fiber_switch(self, &w->main, ch_races(w));
     else
         run_thread(w, self, (uint32_t)next);
 }
@@ -123,7 +123,7 @@ void ch_nanosleep(unsigned ns)
         int next = pick(w);
         if (next >= 0) {
             ch_make_ready(w, self / CH_WARP, 1u << self % CH_WARP);
-            run_thread(w, w->threads[self].fiber, (uint32_t)next);
+            run_thread(w, w->fiber_of[self], (uint32_t)next);
         } else {
             ch_sleep_until(until);
         }
@@ -134,27 +134,27 @@ static void thread_main(struct ch_fiber *f)
 {
     struct ch_worker *w = f->user;
     for (;;) {
-        if (w->races)
+        if (ch_races(w))
             ch_tsan_acquire(&w->start_sync);
         w->kernel->call(w->kernel->args);
-        if (w->races)
+        if (ch_races(w))
             ch_tsan_release(&w->end_sync);
         w->warps[w->current / CH_WARP].alive &= ~(1u << w->current % CH_WARP);
         w->n_alive--;
         int next = pick(w);
-        if (next >= 0 && !w->threads[next].fiber && !w->races) { /* no need to leave this stack */
-            w->threads[next].fiber = f;
+        if (next >= 0 && !w->fiber_of[next] && !ch_races(w)) { /* no need to leave this stack */
+            w->fiber_of[next] = f;
             become(w, (uint32_t)next);
             continue;
         }
-        if (!w->races) {
+        if (!ch_races(w)) {
             f->next_free = w->free;
             w->free = f;
         }
         if (next >= 0)
             run_thread(w, f, (uint32_t)next);
         else
-            ch_fiber_switch(f, &w->main, w->races);
+            ch_fiber_switch(f, &w->main, ch_races(w));
     }
 }
 
@@ -170,7 +170,7 @@ void ch_describe_thread(const struct ch_worker *w, uint32_t thread, char *text, 
 void ch_block_fault(void)
 {
     struct ch_worker *w = ch_self.worker;
-    ch_fiber_switch(w->threads[w->current].fiber, &w->main, 0);
+    ch_fiber_switch(w->fiber_of[w->current], &w->main, 0);
     __builtin_unreachable();
 }
 
@@ -215,22 +215,22 @@ static void release_all(struct ch_worker *w)
     }
 }
 
-int ch_block(enum ch_block_op op, struct ch_site site, int predicate)
+int ch_block(enum ch_block_op op, const struct ch_site *site, int predicate)
 {
     struct ch_worker *w = ch_self.worker;
     if (!w->arrived) {
         w->barrier_op = op;
         w->barrier_site = site;
-    } else if (op != w->barrier_op || site.line != w->barrier_site.line ||
-               (site.file != w->barrier_site.file &&
-                strcmp(site.file, w->barrier_site.file) != 0)) {
+    } else if (op != w->barrier_op || site->line != w->barrier_site->line ||
+               (site->file != w->barrier_site->file &&
+                strcmp(site->file, w->barrier_site->file) != 0)) {
         ch_trap(cudaErrorLaunchFailure, CUDA_HOST_DIVERGENT,
-                "divergent: waits in %s (%s:%d), others of its block in %s (%s:%d)", site.what,
-                site.file, site.line, w->barrier_site.what, w->barrier_site.file,
-                w->barrier_site.line);
+                "divergent: waits in %s (%s:%d), others of its block in %s (%s:%d)", site->what,
+                site->file, site->line, w->barrier_site->what, w->barrier_site->file,
+                w->barrier_site->line);
     }
     w->votes += predicate != 0;
-    if (w->races)
+    if (ch_races(w))
         ch_tsan_release(&w->barrier_sync);
     if (++w->arrived == w->n_threads) {
         release_all(w);
@@ -239,7 +239,7 @@ int ch_block(enum ch_block_op op, struct ch_site site, int predicate)
         w->warps[w->current / CH_WARP].at_barrier |= 1u << w->current % CH_WARP;
         ch_wait_turn(w);
     }
-    if (w->races)
+    if (ch_races(w))
         ch_tsan_acquire(&w->barrier_sync);
     return w->barrier_result;
 }
@@ -275,10 +275,11 @@ static void where(const struct ch_worker *w, uint32_t thread, char *text, size_t
     if (thread >= w->n_threads)
         (void)snprintf(text, size, "is not in the block (%u threads)", w->n_threads);
     else if (s->in_op & bit)
-        (void)snprintf(text, size, "waits in %s under mask 0x%08x (%s:%d)", t->site.what, t->mask,
-                       t->site.file, t->site.line);
+        (void)snprintf(text, size, "waits in %s under mask 0x%08x (%s:%d)", t->site->what, t->mask,
+                       t->site->file, t->site->line);
     else if (s->at_barrier & bit)
-        (void)snprintf(text, size, "waits in %s (%s:%d)", t->site.what, t->site.file, t->site.line);
+        (void)snprintf(text, size, "waits in %s (%s:%d)", t->site->what, t->site->file,
+                       t->site->line);
     else
         (void)snprintf(text, size, "has left the kernel");
 }
@@ -306,8 +307,13 @@ static void divergent(struct ch_worker *w)
 static void fill_poison(char *at, char *end)
 {
     const uint64_t poison = CH_POISON;
+#if defined(__x86_64__) && !CH_ASAN /* hundreds of KiB for every kernel */
+    size_t n = (size_t)(end - at) / 8;
+    __asm__ volatile("rep stosq" : "+D"(at), "+c"(n) : "a"(poison) : "memory");
+#else
     for (; at + 8 <= end; at += 8)
         memcpy(at, &poison, 8);
+#endif
 }
 
 /* Shared memory as a block finds it: nobody's.  The static part is that of all kernels, too much to
@@ -352,11 +358,12 @@ static void start_block(struct ch_worker *w, const struct ch_kernel *k, uint3 bl
     for (uint32_t i = 0; i < w->n_warps; i++) {
         uint32_t n = w->n_threads - i * CH_WARP;
         unsigned lanes = n >= CH_WARP ? 0xffffffffu : (1u << n) - 1;
-        w->warps[i] = (struct ch_warp_state){.alive = lanes};
+        struct ch_warp_state *s = &w->warps[i];
+        s->alive = lanes;
+        s->ready = s->in_op = s->at_barrier = 0;
         ch_make_ready(w, i, lanes);
     }
-    for (uint32_t i = 0; i < w->n_threads; i++)
-        w->threads[i].fiber = NULL;
+    memset(w->fiber_of, 0, w->n_threads * sizeof *w->fiber_of);
     ch_async_reset(w);
     ch_self.block_idx = block;
     ch_self.block_dim = k->block;
@@ -384,10 +391,10 @@ cudaError_t ch_block_run(struct ch_worker *w, const struct ch_kernel *k, uint3 b
 {
     start_block(w, k, block);
     /* The first one is needed here, where there is nobody to give up. */
-    for (uint32_t n = w->races ? w->n_threads : 1; w->n_fibers < n;)
+    for (uint32_t n = ch_races(w) ? w->n_threads : 1; w->n_fibers < n;)
         if (add_fiber(w))
             return cudaErrorMemoryAllocation;
-    if (w->races)
+    if (ch_races(w))
         ch_tsan_release(&w->start_sync);
     for (;;) {
         int next = pick(w);
@@ -400,7 +407,7 @@ cudaError_t ch_block_run(struct ch_worker *w, const struct ch_kernel *k, uint3 b
         if (w->error)
             break;
     }
-    if (w->races)
+    if (ch_races(w))
         ch_tsan_acquire(&w->end_sync);
     w->kernel = NULL;
     if (w->error)

@@ -7,6 +7,18 @@
 #define CH_COLLECTIVE_CUH
 
 #define CH_SITE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+/* A call with its place: ch_warp() and ch_block() look at it until they return. */
+static inline int ch_block_at(enum ch_block_op op, const ch_site &site, int predicate)
+{
+    return ch_block(op, &site, predicate);
+}
+
+static inline uint64_t ch_warp_at(enum ch_warp_op op, const ch_site &site, unsigned mask,
+                                  uint64_t value, int arg, int width)
+{
+    return ch_warp(op, &site, mask, value, arg, width);
+}
+
 #define CH_AT(what)                                                                                \
     ch_site                                                                                        \
     {                                                                                              \
@@ -15,22 +27,22 @@
 
 static inline void ch_syncthreads(CH_SITE)
 {
-    ch_block(CH_BARRIER, CH_AT("__syncthreads"), 0);
+    ch_block_at(CH_BARRIER, CH_AT("__syncthreads"), 0);
 }
 
 static inline int ch_syncthreads_or(int p, CH_SITE)
 {
-    return ch_block(CH_BARRIER_OR, CH_AT("__syncthreads_or"), p);
+    return ch_block_at(CH_BARRIER_OR, CH_AT("__syncthreads_or"), p);
 }
 
 static inline int ch_syncthreads_and(int p, CH_SITE)
 {
-    return ch_block(CH_BARRIER_AND, CH_AT("__syncthreads_and"), p);
+    return ch_block_at(CH_BARRIER_AND, CH_AT("__syncthreads_and"), p);
 }
 
 static inline int ch_syncthreads_count(int p, CH_SITE)
 {
-    return ch_block(CH_BARRIER_COUNT, CH_AT("__syncthreads_count"), p);
+    return ch_block_at(CH_BARRIER_COUNT, CH_AT("__syncthreads_count"), p);
 }
 
 #define __syncthreads ch_syncthreads
@@ -40,12 +52,12 @@ static inline int ch_syncthreads_count(int p, CH_SITE)
 
 static inline void __syncwarp(unsigned mask = 0xffffffffu, CH_SITE)
 {
-    ch_warp(CH_SYNCWARP, CH_AT("__syncwarp"), mask, 0, 0, 32);
+    ch_warp_at(CH_SYNCWARP, CH_AT("__syncwarp"), mask, 0, 0, 32);
 }
 
 static inline unsigned __activemask(CH_SITE)
 {
-    return (unsigned)ch_warp(CH_ACTIVEMASK, CH_AT("__activemask"), 0, 0, 0, 32);
+    return (unsigned)ch_warp_at(CH_ACTIVEMASK, CH_AT("__activemask"), 0, 0, 0, 32);
 }
 
 /* Values travel as 64 bits; the conversions keep every bit. */
@@ -71,57 +83,57 @@ template <class T>
 static inline T __shfl_sync(unsigned mask, T value, int lane, int width = 32, CH_SITE)
 {
     return ch_of_bits<T>(
-        ch_warp(CH_SHFL, CH_AT("__shfl_sync"), mask, ch_bits_of(value), lane, width));
+        ch_warp_at(CH_SHFL, CH_AT("__shfl_sync"), mask, ch_bits_of(value), lane, width));
 }
 
 template <class T>
 static inline T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32, CH_SITE)
 {
     return ch_of_bits<T>(
-        ch_warp(CH_SHFL_XOR, CH_AT("__shfl_xor_sync"), mask, ch_bits_of(value), bits, width));
+        ch_warp_at(CH_SHFL_XOR, CH_AT("__shfl_xor_sync"), mask, ch_bits_of(value), bits, width));
 }
 
 template <class T>
 static inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, CH_SITE)
 {
-    return ch_of_bits<T>(
-        ch_warp(CH_SHFL_UP, CH_AT("__shfl_up_sync"), mask, ch_bits_of(value), (int)delta, width));
+    return ch_of_bits<T>(ch_warp_at(CH_SHFL_UP, CH_AT("__shfl_up_sync"), mask, ch_bits_of(value),
+                                    (int)delta, width));
 }
 
 template <class T>
 static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, CH_SITE)
 {
-    return ch_of_bits<T>(ch_warp(CH_SHFL_DOWN, CH_AT("__shfl_down_sync"), mask, ch_bits_of(value),
-                                 (int)delta, width));
+    return ch_of_bits<T>(ch_warp_at(CH_SHFL_DOWN, CH_AT("__shfl_down_sync"), mask,
+                                    ch_bits_of(value), (int)delta, width));
 }
 
 static inline unsigned __ballot_sync(unsigned mask, int predicate, CH_SITE)
 {
-    return (unsigned)ch_warp(CH_BALLOT, CH_AT("__ballot_sync"), mask, predicate != 0, 0, 32);
+    return (unsigned)ch_warp_at(CH_BALLOT, CH_AT("__ballot_sync"), mask, predicate != 0, 0, 32);
 }
 
 static inline int __any_sync(unsigned mask, int predicate, CH_SITE)
 {
-    return ch_warp(CH_BALLOT, CH_AT("__any_sync"), mask, predicate != 0, 0, 32) != 0;
+    return ch_warp_at(CH_BALLOT, CH_AT("__any_sync"), mask, predicate != 0, 0, 32) != 0;
 }
 
 static inline int __all_sync(unsigned mask, int predicate, CH_SITE)
 {
-    return ch_warp(CH_BALLOT, CH_AT("__all_sync"), mask, predicate != 0, 0, 32) == mask;
+    return ch_warp_at(CH_BALLOT, CH_AT("__all_sync"), mask, predicate != 0, 0, 32) == mask;
 }
 
 template <class T>
 static inline unsigned __match_any_sync(unsigned mask, T value, CH_SITE)
 {
-    return (unsigned)ch_warp(CH_MATCH_ANY, CH_AT("__match_any_sync"), mask, ch_bits_of(value), 0,
-                             32);
+    return (unsigned)ch_warp_at(CH_MATCH_ANY, CH_AT("__match_any_sync"), mask, ch_bits_of(value), 0,
+                                32);
 }
 
 template <class T>
 static inline unsigned __match_all_sync(unsigned mask, T value, int *all, CH_SITE)
 {
-    unsigned same =
-        (unsigned)ch_warp(CH_MATCH_ALL, CH_AT("__match_all_sync"), mask, ch_bits_of(value), 0, 32);
+    unsigned same = (unsigned)ch_warp_at(CH_MATCH_ALL, CH_AT("__match_all_sync"), mask,
+                                         ch_bits_of(value), 0, 32);
     *all = same != 0;
     return same;
 }
@@ -130,7 +142,7 @@ static inline unsigned __match_all_sync(unsigned mask, T value, int *all, CH_SIT
 #define CH_REDUCE(name, type, op)                                                                  \
     static inline type name(unsigned mask, type value, CH_SITE)                                    \
     {                                                                                              \
-        return (type)ch_warp(op, CH_AT(#name), mask, ch_bits_of(value), 0, 32);                    \
+        return (type)ch_warp_at(op, CH_AT(#name), mask, ch_bits_of(value), 0, 32);                 \
     }
 CH_REDUCE(__reduce_add_sync, int, CH_REDUCE_ADD)
 CH_REDUCE(__reduce_add_sync, unsigned, CH_REDUCE_ADD)

@@ -67,9 +67,10 @@ struct ch_site {
     int line;
 };
 
-uint64_t ch_warp(enum ch_warp_op op, struct ch_site site, unsigned mask, uint64_t value, int arg,
-                 int width);
-int ch_block(enum ch_block_op op, struct ch_site site, int predicate);
+/* The site stays readable until the call returns. */
+uint64_t ch_warp(enum ch_warp_op op, const struct ch_site *site, unsigned mask, uint64_t value,
+                 int arg, int width);
+int ch_block(enum ch_block_op op, const struct ch_site *site, int predicate);
 void ch_nanosleep(unsigned ns);
 
 /* A copy to shared memory that the running thread has begun; group: how many it had committed. */

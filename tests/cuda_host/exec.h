@@ -21,12 +21,10 @@ enum { CH_MAX_THREADS = 1024, CH_WARP = 32, CH_MAX_WARPS = CH_MAX_THREADS / CH_W
 
 /* One thread of the block that a worker runs. */
 struct ch_thread {
-    struct ch_fiber *fiber; /* NULL: not started */
+    const struct ch_site *site; /* where it waits */
     enum ch_warp_op op;
     unsigned mask;
     int arg, width;
-    uint64_t value, result;
-    struct ch_site site;
 };
 
 /* Copies of a thread that have not landed: list[first .. n - 1]. */
@@ -40,7 +38,10 @@ struct ch_warp_state {
     unsigned ready;      /* that can run (the one that runs is not in it) */
     unsigned in_op;      /* that wait in a warp operation */
     unsigned at_barrier; /* that wait at a barrier of the block */
-    char sync;           /* its address is the warp's, for ThreadSanitizer */
+    int alike;           /* all that came since ask for the same as the first of them: */
+    uint64_t wish;
+    char sync;                                /* its address is the warp's, for ThreadSanitizer */
+    uint64_t value[CH_WARP], result[CH_WARP]; /* of a lane's operation */
 };
 
 struct ch_worker {
@@ -48,9 +49,12 @@ struct ch_worker {
     struct ch_fiber *fibers[CH_MAX_THREADS];
     uint32_t n_fibers;
     struct ch_fiber *free;
+    struct ch_self *self;                      /* ch_self of its thread */
+    struct ch_fiber *fiber_of[CH_MAX_THREADS]; /* a thread's, NULL: not started */
     struct ch_thread threads[CH_MAX_THREADS];
     struct ch_warp_state warps[CH_MAX_WARPS];
     struct ch_async_copies copies[CH_MAX_THREADS];
+    int copies_begun;            /* in this block */
     uint32_t chance;             /* whether a copy lands at once */
     uint3 index[CH_MAX_THREADS]; /* threadIdx of every thread of blocks of index_dim */
     dim3 index_dim;
@@ -62,7 +66,7 @@ struct ch_worker {
     uint32_t arrived, votes;
     int barrier_result;
     enum ch_block_op barrier_op;
-    struct ch_site barrier_site;
+    const struct ch_site *barrier_site;      /* of the first that came */
     char barrier_sync, start_sync, end_sync; /* for ThreadSanitizer */
     const struct ch_kernel *kernel;
     int races;
@@ -81,6 +85,12 @@ struct ch_worker {
     stack_t signal_stack_before;
     struct ch_worker *next_spare;
 };
+
+/* Whether races between threads of a block are looked for. */
+static inline int ch_races(const struct ch_worker *w)
+{
+    return CH_TSAN && w->races;
+}
 
 /* The worker of this thread, made at its first use; NULL without memory. */
 struct ch_worker *ch_worker_get(void);

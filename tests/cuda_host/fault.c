@@ -55,7 +55,7 @@ static void explain(struct ch_worker *w, int signal, const void *address)
         w->report = CUDA_HOST_MISUSE;
         return;
     }
-    if (ch_fiber_overflow(w->threads[w->current].fiber, address)) {
+    if (ch_fiber_overflow(w->fiber_of[w->current], address)) {
         (void)snprintf(w->what, sizeof w->what,
                        "%s: its stack is too small for its local variables", who);
         w->report = CUDA_HOST_OUT_OF_BOUNDS;
@@ -99,7 +99,7 @@ static void on_fault(int signal, siginfo_t *info, void *context)
         /* An address that is none at all faults without one. */
         explain(w, signal, info->si_addr);
         w->error = signal == SIGFPE ? cudaErrorLaunchFailure : cudaErrorIllegalAddress;
-        if (!ch_fiber_overflow(w->threads[w->current].fiber, info->si_addr) && !land(context))
+        if (!ch_fiber_overflow(w->fiber_of[w->current], info->si_addr) && !land(context))
             return;
         (void)fprintf(stderr, "cuda_host: %s\n", w->what);
         abort();

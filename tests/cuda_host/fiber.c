@@ -14,16 +14,11 @@
 #if CH_ASAN
 #include <pthread.h>
 #include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#endif
-#if CH_TSAN
-#include <sanitizer/tsan_interface.h>
 #endif
 
 #if defined(__x86_64__)
 /* Saves what a callee must keep, swaps the stack pointer.  The floating point control words are the
  * same in all fibers. */
-void ch_fiber_swap(void **save, void *load);
 __asm__(".text\n"
         ".p2align 4\n"
         ".hidden ch_fiber_swap\n"
@@ -205,24 +200,12 @@ void ch_fiber_free(struct ch_fiber *f)
     free(f);
 }
 
-void ch_fiber_switch(struct ch_fiber *from, struct ch_fiber *to, int unordered)
+#if !defined(__x86_64__)
+void ch_fiber_swap(void **save, void *load)
 {
-#if CH_ASAN
-    __sanitizer_start_switch_fiber(&from->fake_stack, to->stack, to->stack_size);
-#endif
-#if CH_TSAN
-    __tsan_switch_to_fiber(to->tsan, unordered ? __tsan_switch_to_fiber_no_sync : 0);
-#endif
-    (void)unordered;
-#if defined(__x86_64__)
-    ch_fiber_swap(&from->sp, to->sp);
-#else
-    (void)swapcontext(from->sp, to->sp);
-#endif
-#if CH_ASAN
-    __sanitizer_finish_switch_fiber(from->fake_stack, NULL, NULL);
-#endif
+    (void)swapcontext(*save, load);
 }
+#endif
 
 int ch_fiber_overflow(const struct ch_fiber *f, const void *address)
 {

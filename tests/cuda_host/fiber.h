@@ -30,6 +30,13 @@
 #endif
 #endif
 
+#if CH_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if CH_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
+
 struct ch_fiber {
     void *sp; /* saved while it does not run; a ucontext_t where there is no assembly for it */
     char *stack;
@@ -54,8 +61,24 @@ struct ch_fiber *ch_fiber_new(unsigned order, void (*entry)(struct ch_fiber *));
 int ch_fiber_reset(struct ch_fiber *f, unsigned order);
 void ch_fiber_free(struct ch_fiber *f);
 
+/* Leaves the stack of `save` for the one that was left with `load`. */
+void ch_fiber_swap(void **save, void *load) __attribute__((visibility("hidden")));
+
 /* `unordered`: ThreadSanitizer is not to take the switch for synchronisation. */
-void ch_fiber_switch(struct ch_fiber *from, struct ch_fiber *to, int unordered);
+static inline void ch_fiber_switch(struct ch_fiber *from, struct ch_fiber *to, int unordered)
+{
+#if CH_ASAN
+    __sanitizer_start_switch_fiber(&from->fake_stack, to->stack, to->stack_size);
+#endif
+#if CH_TSAN
+    __tsan_switch_to_fiber(to->tsan, unordered ? __tsan_switch_to_fiber_no_sync : 0);
+#endif
+    (void)unordered;
+    ch_fiber_swap(&from->sp, to->sp);
+#if CH_ASAN
+    __sanitizer_finish_switch_fiber(from->fake_stack, NULL, NULL);
+#endif
+}
 
 /* Whether `address` is in the guard page of `f`. */
 int ch_fiber_overflow(const struct ch_fiber *f, const void *address);

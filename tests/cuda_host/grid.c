@@ -96,6 +96,7 @@ struct ch_worker *ch_worker_get(void)
         return NULL;
     }
     dl_iterate_phdr(find_tls, w);
+    w->self = &ch_self;
     ch_self.worker = w;
     return w;
 }

@@ -11,10 +11,17 @@
 #include "tests/cuda_host/exec.h"
 #include "tests/cuda_host/sanitize.h"
 
-static int same_op(const struct ch_worker *w, uint32_t warp, const struct ch_thread *t)
+/* What a warp does together: its state, and its lanes. */
+struct meeting {
+    struct ch_warp_state *state;
+    struct ch_thread *lanes;
+    unsigned mask;
+};
+
+static int same_op(const struct meeting *m, const struct ch_thread *t)
 {
-    for (unsigned left = t->mask; left; left &= left - 1) {
-        const struct ch_thread *o = &w->threads[warp * CH_WARP + (uint32_t)__builtin_ctz(left)];
+    for (unsigned left = m->mask; left; left &= left - 1) {
+        const struct ch_thread *o = &m->lanes[__builtin_ctz(left)];
         if (o->op != t->op || o->mask != t->mask)
             return 0;
     }
@@ -40,24 +47,25 @@ static unsigned source_lane(const struct ch_thread *t, unsigned lane)
     }
 }
 
-static uint64_t shuffled(const struct ch_thread *warp, unsigned lane)
+static uint64_t shuffled(const struct meeting *m, unsigned lane)
 {
-    const struct ch_thread *t = &warp[lane];
+    const struct ch_thread *t = &m->lanes[lane];
     unsigned from = source_lane(t, lane);
     if (!(t->mask >> from & 1u)) {
         ch_trap(cudaErrorLaunchFailure, CUDA_HOST_DIVERGENT,
-                "%s reads lane %u, which is not in mask 0x%08x (%s:%d)", t->site.what, from,
-                t->mask, t->site.file, t->site.line);
+                "%s reads lane %u, which is not in mask 0x%08x (%s:%d)", t->site->what, from,
+                t->mask, t->site->file, t->site->line);
     }
-    return warp[from].value;
+    return m->state->value[from];
 }
 
-static uint64_t reduced(const struct ch_thread *warp, const struct ch_thread *t)
+static uint64_t reduced(const struct meeting *m, enum ch_warp_op op)
 {
-    uint32_t r = (uint32_t)warp[__builtin_ctz(t->mask)].value;
-    for (unsigned left = t->mask & (t->mask - 1); left; left &= left - 1) {
-        uint32_t v = (uint32_t)warp[__builtin_ctz(left)].value;
-        switch (t->op) {
+    const uint64_t *value = m->state->value;
+    uint32_t r = (uint32_t)value[__builtin_ctz(m->mask)];
+    for (unsigned left = m->mask & (m->mask - 1); left; left &= left - 1) {
+        uint32_t v = (uint32_t)value[__builtin_ctz(left)];
+        switch (op) {
         case CH_REDUCE_ADD:
             r += v;
             break;
@@ -86,78 +94,113 @@ static uint64_t reduced(const struct ch_thread *warp, const struct ch_thread *t)
     return r;
 }
 
-static uint64_t ballot(const struct ch_thread *warp, const struct ch_thread *t)
+static uint64_t ballot(const struct meeting *m)
 {
     unsigned votes = 0;
-    for (unsigned left = t->mask; left; left &= left - 1)
-        if (warp[__builtin_ctz(left)].value)
+    for (unsigned left = m->mask; left; left &= left - 1)
+        if (m->state->value[__builtin_ctz(left)])
             votes |= left & (0u - left);
     return votes;
 }
 
-static uint64_t matching(const struct ch_thread *warp, const struct ch_thread *t)
+static uint64_t matching(const struct meeting *m, unsigned lane)
 {
+    const uint64_t *value = m->state->value;
     unsigned same = 0;
-    for (unsigned left = t->mask; left; left &= left - 1)
-        if (warp[__builtin_ctz(left)].value == t->value)
+    for (unsigned left = m->mask; left; left &= left - 1)
+        if (value[__builtin_ctz(left)] == value[lane])
             same |= left & (0u - left);
-    return t->op == CH_MATCH_ANY || same == t->mask ? same : 0;
+    return m->lanes[lane].op == CH_MATCH_ANY || same == m->mask ? same : 0;
+}
+
+/* Every lane of the warp asks for the same shuffle across all of it: most do. */
+static int shuffle_all(const struct meeting *m, const struct ch_thread *t)
+{
+    unsigned by = (unsigned)t->arg & 31u;
+    if (t->op != CH_SHFL_XOR || m->mask != 0xffffffffu || t->width != CH_WARP || !m->state->alike)
+        return 0;
+    for (unsigned lane = 0; lane < CH_WARP; lane++)
+        m->state->result[lane] = m->state->value[lane ^ by];
+    return 1;
+}
+
+static uint64_t result_of_lane(const struct meeting *m, unsigned lane, uint64_t of_all)
+{
+    enum ch_warp_op op = m->lanes[lane].op;
+    if (op >= CH_SHFL && op <= CH_SHFL_DOWN)
+        return shuffled(m, lane);
+    return op == CH_MATCH_ANY || op == CH_MATCH_ALL ? matching(m, lane) : of_all;
 }
 
 /* All lanes of t's mask are here: results for each, and they may go on. */
-static void complete(struct ch_worker *w, uint32_t warp, struct ch_thread *t)
+static void complete(const struct meeting *m, const struct ch_thread *t)
 {
-    struct ch_thread *lanes = &w->threads[warp * CH_WARP];
     uint64_t all = 0;
     if (t->op == CH_BALLOT)
-        all = ballot(lanes, t);
+        all = ballot(m);
     else if (t->op >= CH_REDUCE_ADD)
-        all = reduced(lanes, t);
-    for (unsigned left = t->mask; left; left &= left - 1) {
-        unsigned lane = (unsigned)__builtin_ctz(left);
-        if (t->op >= CH_SHFL && t->op <= CH_SHFL_DOWN)
-            lanes[lane].result = shuffled(lanes, lane);
-        else if (t->op == CH_MATCH_ANY || t->op == CH_MATCH_ALL)
-            lanes[lane].result = matching(lanes, &lanes[lane]);
-        else
-            lanes[lane].result = all;
+        all = reduced(m, t->op);
+    if (!shuffle_all(m, t)) {
+        for (unsigned left = m->mask; left; left &= left - 1) {
+            unsigned lane = (unsigned)__builtin_ctz(left);
+            m->state->result[lane] = result_of_lane(m, lane, all);
+        }
     }
-    w->warps[warp].in_op &= ~t->mask;
+    m->state->in_op &= ~m->mask;
 }
 
-uint64_t ch_warp(enum ch_warp_op op, struct ch_site site, unsigned mask, uint64_t value, int arg,
-                 int width)
+static void check_call(const struct ch_site *site, unsigned mask, unsigned bit, int width, int any)
+{
+    if (!any && !(mask & bit))
+        ch_trap(cudaErrorLaunchFailure, CUDA_HOST_DIVERGENT,
+                "%s under mask 0x%08x, which lacks the lane itself (%s:%d)", site->what, mask,
+                site->file, site->line);
+    if (width < 1 || width > CH_WARP || (width & (width - 1)))
+        ch_trap(cudaErrorLaunchFailure, CUDA_HOST_DIVERGENT, "%s of width %d (%s:%d)", site->what,
+                width, site->file, site->line);
+}
+
+/* What a lane asks for, but for the value: of the distance, as much as counts. */
+static uint64_t wish(enum ch_warp_op op, unsigned mask, int arg, int width)
+{
+    return (uint64_t)mask << 32 | ((unsigned)arg & 31u) << 16 | (unsigned)width << 8 | (unsigned)op;
+}
+
+/* Lane `lane` waits with the wish. */
+static void come(struct ch_warp_state *s, unsigned lane, uint64_t wish, int any)
+{
+    if (!s->in_op) {
+        s->wish = wish;
+        s->alike = !any; /* the active lanes leave one by one */
+    } else if (wish != s->wish) {
+        s->alike = 0;
+    }
+    s->in_op |= 1u << lane;
+}
+
+uint64_t ch_warp(enum ch_warp_op op, const struct ch_site *site, unsigned mask, uint64_t value,
+                 int arg, int width)
 {
     struct ch_worker *w = ch_self.worker;
-    uint32_t warp = w->current / CH_WARP;
+    uint32_t warp = w->current / CH_WARP, lane = w->current % CH_WARP;
     struct ch_warp_state *s = &w->warps[warp];
     struct ch_thread *t = &w->threads[w->current];
-    unsigned bit = 1u << w->current % CH_WARP;
-    if (op != CH_ACTIVEMASK && !(mask & bit))
-        ch_trap(cudaErrorLaunchFailure, CUDA_HOST_DIVERGENT,
-                "%s under mask 0x%08x, which lacks the lane itself (%s:%d)", site.what, mask,
-                site.file, site.line);
-    if (width < 1 || width > CH_WARP || (width & (width - 1)))
-        ch_trap(cudaErrorLaunchFailure, CUDA_HOST_DIVERGENT, "%s of width %d (%s:%d)", site.what,
-                width, site.file, site.line);
-    t->op = op;
-    t->mask = mask;
-    t->value = value;
-    t->arg = arg;
-    t->width = width;
-    t->site = site;
-    s->in_op |= bit;
-    if (w->races)
+    struct meeting m = {s, &w->threads[warp * CH_WARP], mask};
+    check_call(site, mask, 1u << lane, width, op == CH_ACTIVEMASK);
+    *t = (struct ch_thread){site, op, mask, arg, width};
+    s->value[lane] = value;
+    come(s, lane, wish(op, mask, arg, width), op == CH_ACTIVEMASK);
+    if (ch_races(w))
         ch_tsan_release(&s->sync);
-    if (op != CH_ACTIVEMASK && (s->in_op & mask) == mask && same_op(w, warp, t)) {
-        complete(w, warp, t);
-        ch_make_ready(w, warp, mask & ~bit);
+    if (op != CH_ACTIVEMASK && (s->in_op & mask) == mask && (s->alike || same_op(&m, t))) {
+        complete(&m, t);
+        ch_make_ready(w, warp, mask & ~(1u << lane));
     } else {
         ch_wait_turn(w);
     }
-    if (w->races)
+    if (ch_races(w))
         ch_tsan_acquire(&s->sync);
-    return t->result;
+    return s->result[lane];
 }
 
 /* Together are those that ask at the same place when none of the warp can run. */
@@ -173,12 +216,12 @@ int ch_answer_activemask(struct ch_worker *w)
                 continue;
             for (unsigned o = w->warps[i].in_op; o; o &= o - 1) {
                 const struct ch_thread *t = &lanes[__builtin_ctz(o)];
-                if (t->op == CH_ACTIVEMASK && t->site.line == lanes[lane].site.line &&
-                    !strcmp(t->site.file, lanes[lane].site.file))
+                if (t->op == CH_ACTIVEMASK && t->site->line == lanes[lane].site->line &&
+                    !strcmp(t->site->file, lanes[lane].site->file))
                     group |= o & (0u - o);
             }
             for (unsigned o = group; o; o &= o - 1)
-                lanes[__builtin_ctz(o)].result = group;
+                w->warps[i].result[__builtin_ctz(o)] = group;
             w->warps[i].in_op &= ~group;
             ch_make_ready(w, i, group);
             left &= ~group;

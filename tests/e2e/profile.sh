@@ -102,6 +102,9 @@ with="--set backend.accel=none --size 128KiB"
 rm -rf cache
 expect "costs" 0 "^| CPU | matmul | Q4_K | 256 " "measured in .* (first use)" profile $with -m "$model" -o md
 check "progress" grep -q "measuring costs 0 %" err
+# Of two backends about as fast a busy machine chooses now one, now the other, and a table is of one.
+backend="--backend $(sed -n 's/^\* backend: \([a-z0-9_]*\) .*/\1/p' out)"
+with="$with $backend"
 check "kept" [ "$(find cache/atsinfer/profiles -name '*.costs' | wc -l)" = 1 ]
 table=$(find cache/atsinfer/profiles -name '*.costs')
 expect "up to date" 0 "^| CPU | attn " "up to date" profile $with -m "$model" -o md
@@ -118,10 +121,12 @@ assert d["memory_gbs"]["cpu_alone"] > 0 and d["copies"] == [] and d["launch_ns"]
 kinds = {o["op"] for o in d["operations"]}
 assert {"matmul", "attn", "embed", "rms_norm", "swiglu"} <= kinds, kinds
 for o in d["operations"]:
-    assert o["device"] == "cpu" and len(o["dims"]) == 8 and len(o["times"]) >= 2
+    assert o["device"] == "cpu" and len(o["dims"]) == 8 and len(o["times"]) >= 1
     for t in o["times"]:
         assert 0 < t["low_ns"] <= t["ns"] <= t["high_ns"] and t["samples"] >= 1, (o, t)
-    assert {t["tokens"] for t in o["times"]} >= {1, 16}
+    # on a busy machine so little may take so long that more is left to extrapolation
+    if max(t["ns"] for t in o["times"]) * 16 < 80e6:
+        assert {t["tokens"] for t in o["times"]} >= {1, 16}, o
 END
 check "json of costs" python3 look.py
 sed -i 's/^key cpu .*/key cpu Another CPU/' "$table"
@@ -154,8 +159,8 @@ expect "not without one" 0 "" "" profile $with -m "$model" --show -o md
 check "no table of it" [ "$(grep -c 'Streaming a weight' out)" = 0 ]
 expect "simulate by a table" 0 "measured, [0-9]* items.*budget 0 MiB" "" simulate --machine mine.costs -m "$model" \
   --prefill 64 --decode 8 --policy layer,backlog
-expect "on this machine" 0 "^| layer |" "" simulate --set backend.accel=none --machine here -m "$model" --prefill 64 --decode 8 --policy layer
-expect "plan here" 0 "Planned with measured costs" "" plan --set backend.accel=none --machine here -m "$model" --prefill 64 --decode 8
+expect "on this machine" 0 "^| layer |" "" simulate $backend --set backend.accel=none --machine here -m "$model" --prefill 64 --decode 8 --policy layer
+expect "plan here" 0 "Planned with measured costs" "" plan $backend --set backend.accel=none --machine here -m "$model" --prefill 64 --decode 8
 expect "plan by a table" 0 "Planned with measured costs" "" plan --machine mine.costs -m "$model" --prefill 64 --decode 8
 expect "tables are of a model" 2 "" "belong to a model file" simulate --machine mine.costs --shape qwen3-14b-int4
 expect "and of that one" 1 "" "the measured costs lack" simulate --machine mine.costs \

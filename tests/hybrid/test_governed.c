@@ -63,13 +63,21 @@ static void close_pair(struct pair *p)
     }
 }
 
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
 /* The same tokens on both, again and again: until so many plans came from the governor, at most for
- * `ms`.  Logits are compared each time. */
+ * `ms` (which is far from when the governor plans again, however slow rounds are).  Logits are
+ * compared each time. */
 static uint64_t decode(struct pair *p, uint64_t until, unsigned ms)
 {
     const struct timespec pause = {.tv_nsec = 2000000};
-    uint64_t n = 0;
-    for (unsigned i = 0; i < ms / 2 && n < until; i++) {
+    uint64_t n = 0, end = now_ms() + ms;
+    while (n < until && now_ms() < end) {
         struct hr_rows have, want;
         if (atsi_session_n_past(p->s[0]) >= 48)
             for (int k = 0; k < 2; k++)

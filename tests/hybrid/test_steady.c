@@ -35,7 +35,7 @@ struct trial {
 static int decode(struct trial *t, uint32_t i)
 {
     const int32_t id = (int32_t)(i % 7 + 1);
-    const struct atsi_eval req = {.struct_size = sizeof req, .ids = &id, .n = 1};
+    const struct atsi_eval req = {.struct_size = sizeof req, .ids = &id, .n = 1, .top = 8};
     return atsi_session_eval(t->s, &req, &t->err);
 }
 

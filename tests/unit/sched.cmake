@@ -16,6 +16,11 @@ atsinfer_test(test_sched_command test_sched_command.c scratch.c)
 target_link_libraries(test_sched_command PRIVATE PkgConfig::JANSSON)
 add_dependencies(test_sched_command atsinfer_cli policy_dp policy_static)
 
+# The tables of docs/scheduling.md, measured anew; not a test
+add_executable(sched_times sched_times.c $<TARGET_OBJECTS:sched_cases>)
+target_compile_definitions(sched_times PRIVATE ATSI_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+target_link_libraries(sched_times PRIVATE atsi_flags atsi_core m)
+
 # The policies, as plugins, under the core's checks
 foreach(name policies policy_rounds)
   atsinfer_test(test_${name} test_${name}.c policy_case.c $<TARGET_OBJECTS:sched_cases>)

@@ -9,7 +9,7 @@ foreach(name tokenizer_spm tokenizer_bpe tokenizer_special tokenizer_detok token
   target_link_libraries(test_${name} PRIVATE atsi_text)
 endforeach()
 
-foreach(name tokenizer_pretok text_parts sampler stop_string)
+foreach(name tokenizer_pretok text_parts sampler sampler_top stop_string)
   atsinfer_test(test_${name} test_${name}.c)
   target_link_libraries(test_${name} PRIVATE atsi_text PkgConfig::UTF8PROC m)
 endforeach()
