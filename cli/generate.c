@@ -221,7 +221,8 @@ static int next_token(const struct atsi_host *host, struct writer *w, bool *done
     }
     id = sample(g);
     if (id == ATSI_ENODEV)
-        return cli_fail(CLI_RUN_ERROR, "the logits of the last token are lost: the accelerator failed");
+        return cli_fail(CLI_RUN_ERROR,
+                        "the logits of the last token are lost: the accelerator failed");
     if (id < 0)
         return cli_fail(CLI_RUN_ERROR,
                         "no token can be chosen: no logit is a finite number. Either --logit-bias "

@@ -238,8 +238,8 @@ static bool good_delta(const struct atsi_op *op)
 static bool good_topk(const struct atsi_op *op)
 {
     uint64_t k = op->p.moe.n_used, n = width(op->src[0]);
-    return k > 0 && k <= n && op->p.moe.gating <= ATSI_GATING_NONE &&
-           is_f32(op->src[0], op, n) && is_ids(op->dst[0], op, k) && is_f32(op->dst[1], op, k);
+    return k > 0 && k <= n && op->p.moe.gating <= ATSI_GATING_NONE && is_f32(op->src[0], op, n) &&
+           is_ids(op->dst[0], op, k) && is_f32(op->dst[1], op, k);
 }
 
 static bool good_experts(const struct cpu_kernels *k, const struct atsi_op *op)
