@@ -45,15 +45,9 @@ static bool is_over(struct cuda_job *job)
     return atomic_load_explicit(&job->left, memory_order_acquire) == 0;
 }
 
-/* A job for n pieces: one that is over, or a new one.  Rounds thus allocate none after the first.
- */
-static struct cuda_job *take_job(struct cuda_ring *ring, size_t n)
+static struct cuda_job *add_job(struct cuda_ring *ring, size_t n)
 {
-    struct cuda_job *job = ring->jobs;
-    while (job != NULL && (job->room < n || !is_over(job)))
-        job = job->next;
-    if (job != NULL)
-        return job;
+    struct cuda_job *job = NULL;
     if (n <= (SIZE_MAX - sizeof *job) / sizeof job->piece[0])
         job = calloc(1, sizeof *job + n * sizeof job->piece[0]);
     if (job == NULL)
@@ -62,6 +56,23 @@ static struct cuda_job *take_job(struct cuda_ring *ring, size_t n)
     job->room = n;
     job->next = ring->jobs;
     ring->jobs = job;
+    return job;
+}
+
+/* A job for n pieces: one that is over, or a new one.  How many are under way at a time differs
+ * from round to round; twice as many as were ever needed, and rounds allocate none after the first.
+ */
+static struct cuda_job *take_job(struct cuda_ring *ring, size_t n)
+{
+    struct cuda_job *job = ring->jobs, *more;
+    size_t n_busy = 0;
+    for (; job != NULL && (job->room < n || !is_over(job)); job = job->next)
+        n_busy += job->room >= n;
+    if (job != NULL)
+        return job;
+    job = more = add_job(ring, n);
+    for (size_t i = 0; i < n_busy && more != NULL; i++)
+        more = add_job(ring, n);
     return job;
 }
 
