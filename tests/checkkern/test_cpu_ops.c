@@ -410,7 +410,7 @@ static void break_slots(struct fixture *f, const struct trial *t)
     bad.p.moe.n_used = 0;
     trial_refused(f, t, &bad, "no slots");
     bad = t->op;
-    bad.p.moe.gating = 2;
+    bad.p.moe.gating = ATSI_GATING_NONE + 1;
     if (bad.kind == ATSI_OP_TOPK)
         trial_refused(f, t, &bad, "an unknown gating");
 }

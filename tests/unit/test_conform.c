@@ -189,7 +189,7 @@ static void test_json(void **state)
     json_decref(root);
     assert_int_equal(tool("policy_static --json" AT_EASE), 0);
     root = json_loads(out, 0, NULL);
-    check = json_array_get(json_object_get(root, "checks"), 9);
+    check = json_array_get(json_object_get(root, "checks"), 10);
     assert_string_equal(json_string_value(json_object_get(check, "name")), "regret");
     check = json_array_get(json_object_get(check, "rows"), 0);
     assert_true(json_integer_value(json_object_get(check, "decode_ns")) > 0);
