@@ -17,7 +17,7 @@ cp -r "$source/examples/policy_greedy" greedy
 make -C greedy CC="$compiler" CFLAGS="-O2 -Wall -Wextra -Wpedantic -Werror"
 [ "$(nm -D --defined-only greedy/atsinfer-policy_greedy.so | awk '{print $NF}')" = atsi_plugin_entry ]
 atsinfer policy test greedy/atsinfer-policy_greedy.so --limit 1000000 | tee tested
-[ "$(grep -c ' ok ' tested)" = 10 ]
+[ "$(grep -c ' ok ' tested)" = 11 ]
 block machine.ini >machine.ini
 block model.ini >model.ini
 simulate() { atsinfer simulate --machine machine.ini --shape model.ini -o csv "$@" | tee table; }
