@@ -108,8 +108,9 @@ struct atsi_backend {
     struct cuda_timing *spare;   /* for measurements to come, least room first */
     struct cuda_timing *timings; /* queued, oldest first */
     struct cuda_timing **timings_end;
-    cudaStream_t clock; /* has never work but `base` */
+    cudaStream_t clock; /* has never work but `base` and `probe` */
     cudaEvent_t base;   /* fired at base_ns of the engine's clock */
+    cudaEvent_t probe;  /* may become a better `base` */
     uint64_t base_ns;
     struct cuda_job *jobs; /* staging.c: left when the device was lost */
     bool lost;

@@ -11,28 +11,41 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define TRIES 3
+#define TRIES 8
 #define RENEW_MS 1000.0F
 
 /* ---------------------------------------------------------------- the engine's clock */
-/* The event fires between two readings of the clock; the closest pair of a few counts. */
-static int calibrate(struct atsi_backend *be, struct atsi_err *err)
+/* Records an event between two readings of the clock and says how far they are apart. */
+static int probe(struct atsi_backend *be, uint64_t *at_ns, uint64_t *width_ns, struct atsi_err *err)
 {
     const struct atsi_host *host = be->host;
-    uint64_t best = UINT64_MAX;
+    uint64_t before = host->now_ns(host->ctx);
+    int rc = cuda_check(be, cudaEventRecord(be->probe, be->clock), err, "recording an event");
+    if (rc == ATSI_OK)
+        rc = cuda_check(be, cudaEventSynchronize(be->probe), err, "waiting for an event");
+    *width_ns = host->now_ns(host->ctx) - before;
+    *at_ns = before + *width_ns / 2;
+    return rc;
+}
+
+/* Keeps the event whose two readings are closest.  Two that nearly agree end the search: on a busy
+ * machine a single one can be off by a time slice. */
+static int calibrate(struct atsi_backend *be, struct atsi_err *err)
+{
+    uint64_t best = UINT64_MAX, width = 0;
     for (int i = 0; i < TRIES; i++) {
-        uint64_t before = host->now_ns(host->ctx), after;
-        int rc = cuda_check(be, cudaEventRecord(be->base, be->clock), err, "recording an event");
-        if (rc == ATSI_OK)
-            rc = cuda_check(be, cudaEventSynchronize(be->base), err, "waiting for an event");
+        uint64_t at, other = best;
+        int rc = probe(be, &at, &width, err);
         if (rc != ATSI_OK)
             return rc;
-        after = host->now_ns(host->ctx);
-        /* The last event recorded is the one there is: take it when it is no worse by far. */
-        if (after - before < best)
-            best = after - before;
-        be->base_ns = before + (after - before) / 2;
-        if (i > 0 && after - before <= best + best / 4)
+        if (width < best) {
+            cudaEvent_t worse = be->base;
+            be->base = be->probe;
+            be->probe = worse;
+            be->base_ns = at;
+            best = width;
+        }
+        if (i > 0 && (width > other ? width - other : other - width) <= best / 4)
             break;
     }
     return ATSI_OK;
@@ -44,6 +57,9 @@ int cuda_clock_open(struct atsi_backend *be, struct atsi_err *err)
                         "creating a stream");
     if (rc == ATSI_OK)
         rc = cuda_check(be, cudaEventCreateWithFlags(&be->base, cudaEventDefault), err,
+                        "creating an event");
+    if (rc == ATSI_OK)
+        rc = cuda_check(be, cudaEventCreateWithFlags(&be->probe, cudaEventDefault), err,
                         "creating an event");
     return rc == ATSI_OK ? calibrate(be, err) : rc;
 }
@@ -70,9 +86,12 @@ void cuda_clock_close(struct atsi_backend *be)
     }
     if (be->base != NULL)
         cuda_note(be, cudaEventDestroy(be->base), "destroying an event");
+    if (be->probe != NULL)
+        cuda_note(be, cudaEventDestroy(be->probe), "destroying an event");
     if (be->clock != NULL)
         cuda_note(be, cudaStreamDestroy(be->clock), "destroying a stream");
     be->base = NULL;
+    be->probe = NULL;
     be->clock = NULL;
 }
 

