@@ -92,12 +92,15 @@ int atsi_session_last_again(struct atsi_session *s)
 }
 
 /* ---------------------------------------------------------------- with */
-/* Of a round that ends before `end`: its logits go nowhere, to whoever asks for the largest, or to
- * a function that takes all.  The first header ended before `top`. */
+/* Of a round that ends before `end`: its logits go nowhere (the fewest are enough), to whoever asks
+ * for the largest, or to a function that takes all.  The first header ended before `top`. */
 static uint32_t wanted_top(const struct atsi_eval *req, const int32_t *end)
 {
-    if (req->want_all != 0 || req->fn != NULL || end != req->ids + req->n ||
-        req->struct_size < offsetof(struct atsi_eval, top) + sizeof req->top)
+    if (req->want_all != 0)
+        return 0;
+    if (end != req->ids + req->n)
+        return 1;
+    if (req->fn != NULL || req->struct_size < offsetof(struct atsi_eval, top) + sizeof req->top)
         return 0;
     return req->top;
 }
