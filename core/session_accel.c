@@ -92,15 +92,11 @@ int atsi_session_last_again(struct atsi_session *s)
 }
 
 /* ---------------------------------------------------------------- with */
-/* Of a round that ends before `end`: its logits go nowhere (the fewest are enough), to whoever asks
- * for the largest, or to a function that takes all.  The first header ended before `top`. */
-static uint32_t wanted_top(const struct atsi_eval *req, const int32_t *end)
+/* A function takes all logits; the first header ended before `top`. */
+static uint32_t wanted_top(const struct atsi_eval *req)
 {
-    if (req->want_all != 0)
-        return 0;
-    if (end != req->ids + req->n)
-        return 1;
-    if (req->fn != NULL || req->struct_size < offsetof(struct atsi_eval, top) + sizeof req->top)
+    if (req->want_all != 0 || req->fn != NULL ||
+        req->struct_size < offsetof(struct atsi_eval, top) + sizeof req->top)
         return 0;
     return req->top;
 }
@@ -114,7 +110,8 @@ int atsi_session_run_hybrid(struct atsi_session *s, const struct atsi_eval *req,
                                   .rows = rows,
                                   .out_first = all ? 0 : rows - 1,
                                   .out_n = all ? rows : 1,
-                                  .top = wanted_top(req, ids + rows),
+                                  .top = wanted_top(req),
+                                  .unseen = !all && ids + rows != req->ids + req->n,
                                   .left = left};
     int rc = atsi_hybrid_round(s->hybrid, &r, &why);
     if (rc != ATSI_OK) {

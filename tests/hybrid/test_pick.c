@@ -42,14 +42,8 @@ static void close_place(struct place *p)
 static const char *long_model(void)
 {
     struct am_config c = am_tiny("llama");
-    const char *path = scratch_path("long.gguf");
-    struct am m;
     c.n_vocab = LONG;
-    am_build(&m, &c, false);
-    if (!am_save(&m, path))
-        fail_msg("%s cannot be written", path);
-    am_free(&m);
-    return path;
+    return hr_model_of(&c, "long");
 }
 
 static void eval(struct atsi_session *s, const int32_t *ids, uint32_t n, uint32_t top)
