@@ -360,13 +360,14 @@ static void test_measured(void **state)
     close_place(&p);
 }
 
-/* What it is for: a prompt of a round moves weights, a few tokens do not wait for any. */
+/* What it is for: a prompt of a round moves weights, a few tokens do not wait for any.  First
+ * rounds of sessions: later ones are planned with what the ones before took here. */
 static void test_plans(void **state)
 {
-    static const uint32_t prompts[] = {ROUND, 2, ROUND, 3};
-    struct place p = open_wide(half);
+    static const uint32_t prompts[] = {ROUND, 2, 3};
     (void)state;
-    for (size_t k = 0; k < 4; k++) {
+    for (size_t k = 0; k < 3; k++) {
+        struct place p = open_wide(half);
         const struct atsi_schedule *plan;
         struct atsi_err err = ATSI_ERR_INIT;
         int32_t ids[ROUND];
@@ -378,8 +379,8 @@ static void test_plans(void **state)
         assert_non_null(plan);
         if ((plan->n_transfers > 0) != (prompts[k] == ROUND))
             fail_msg("a prompt of %u tokens moves %u weights", prompts[k], plan->n_transfers);
+        close_place(&p);
     }
-    close_place(&p);
 }
 
 int main(void)
