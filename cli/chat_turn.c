@@ -127,11 +127,25 @@ static int fitting_prompt(struct chat *c, struct chat_prompt *out)
 }
 
 /* ---------------------------------------------------------------- evaluation */
-/* Evaluates up to token `to` of the prompt. */
+/* Each answer has random numbers of its own, the same ones in every run with the same seed. */
+static int make_sampler(struct chat *c, const struct chat_prompt *p)
+{
+    int code;
+    cli_sampling.seed = c->seed >= 0 ? c->seed + (int64_t)c->talk.draws : -1;
+    code = cli_sampler(c->model, c->tok, c->info.n_vocab, &c->sampler);
+    for (size_t i = 0; code == CLI_OK && i < p->ids.n; i++)
+        atsi_sampler_accept(c->sampler, p->ids.p[i]);
+    return code;
+}
+
+/* Evaluates up to token `to` of the prompt; the sampler has accepted all of it. */
 static int eval_to(struct chat *c, const struct chat_prompt *p, size_t to)
 {
     uint32_t past = atsi_session_n_past(c->session);
-    return to > past ? cli_eval(c->session, p->ids.p + past, to - past, c->cancel) : CLI_OK;
+    if (to <= past)
+        return CLI_OK;
+    return cli_eval(c->session, p->ids.p + past, to - past, atsi_sampler_top(c->sampler),
+                    c->cancel);
 }
 
 /* A checkpoint that cannot be had costs time later, no more. */
@@ -207,17 +221,6 @@ static int take_text(void *ctx, const char *piece, size_t len)
     return split_code(chat_splitter_push(&a->splitter, piece, len));
 }
 
-/* Each answer has random numbers of its own, the same ones in every run with the same seed. */
-static int make_sampler(struct chat *c, const struct chat_prompt *p, struct atsi_sampler **out)
-{
-    int code;
-    cli_sampling.seed = c->seed >= 0 ? c->seed + (int64_t)c->talk.draws : -1;
-    code = cli_sampler(c->model, c->tok, c->info.n_vocab, out);
-    for (size_t i = 0; code == CLI_OK && i < p->ids.n; i++)
-        atsi_sampler_accept(*out, p->ids.p[i]);
-    return code;
-}
-
 static int store(const struct answer *a, enum cli_ending ending)
 {
     struct atsi_err err = ATSI_ERR_INIT;
@@ -267,6 +270,7 @@ static int generate(struct chat *c, struct chat_prompt *p)
     struct answer a = {.c = c};
     struct cli_generation g = {.session = c->session,
                                .tok = c->tok,
+                               .sampler = c->sampler,
                                .stops = c->stops,
                                .n_predict = cli_sampling.n_predict,
                                .ignore_eos = cli_sampling.ignore_eos,
@@ -275,17 +279,15 @@ static int generate(struct chat *c, struct chat_prompt *p)
                                .text = take_text,
                                .ctx = &a,
                                .cancel = c->cancel};
-    int code = make_sampler(c, p, &g.sampler);
+    int code;
     chat_splitter_open(&a.splitter, &c->style, chat_style_inside(&c->style, p->text, p->len),
                        take_part, &a);
-    if (code == CLI_OK)
-        code = write_answer(c, &a, &g);
+    code = write_answer(c, &a, &g);
     if (code == CLI_OK) {
         c->talk.draws++;
         code = chat_note_text(c, p, (uint32_t)p->ids.n);
     }
     chat_splitter_close(&a.splitter);
-    atsi_sampler_close(g.sampler);
     free(a.text.p);
     free(a.reasoning.p);
     free(g.ids.p);
@@ -318,9 +320,13 @@ int chat_answer(struct chat *c)
     c->cost = (struct chat_cost){.kept = 0};
     atsi_session_times(c->session, &before);
     if (code == CLI_OK)
+        code = make_sampler(c, &p);
+    if (code == CLI_OK)
         code = feed(c, &p);
     if (code == CLI_OK)
         code = generate(c, &p);
+    atsi_sampler_close(c->sampler);
+    c->sampler = NULL;
     chat_prompt_free(&p);
     if (code == CLI_OK)
         count_times(c, &before);

@@ -39,7 +39,8 @@ struct chat {
     int64_t seed; /* -1: random */
     bool verbose;
 
-    struct atsi_ids shown; /* special tokens that the splitter has to see; [owned] */
+    struct atsi_sampler *sampler; /* of the answer under way; [owned] */
+    struct atsi_ids shown;        /* special tokens that the splitter has to see; [owned] */
     struct chat_talk talk;
     struct chat_past past;
     struct chat_screen screen;

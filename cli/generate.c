@@ -94,8 +94,8 @@ int cli_read_file(const char *path, char **text_out, size_t *len_out)
 }
 
 /* ---------------------------------------------------------------- generation */
-static int eval_top(struct atsi_session *s, const int32_t *ids, size_t n, uint32_t top,
-                    const volatile int *cancel)
+int cli_eval(struct atsi_session *s, const int32_t *ids, size_t n, uint32_t top,
+             const volatile int *cancel)
 {
     struct atsi_err err = ATSI_ERR_INIT;
     struct atsi_eval req = {
@@ -107,11 +107,6 @@ static int eval_top(struct atsi_session *s, const int32_t *ids, size_t n, uint32
     if (rc == ATSI_EINTR)
         return CLI_INTERRUPTED;
     return rc == ATSI_OK ? CLI_OK : cli_fail_status(rc, &err);
-}
-
-int cli_eval(struct atsi_session *s, const int32_t *ids, size_t n, const volatile int *cancel)
-{
-    return eval_top(s, ids, n, 0, cancel);
 }
 
 /* A text being generated. */
@@ -249,7 +244,7 @@ static int next_token(const struct atsi_host *host, struct writer *w, bool *done
         *done = false;
     if (*done)
         return CLI_OK;
-    code = eval_top(g->session, &id, 1, atsi_sampler_top(g->sampler), g->cancel);
+    code = cli_eval(g->session, &id, 1, atsi_sampler_top(g->sampler), g->cancel);
     if (code != CLI_INTERRUPTED)
         return code;
     g->ending = CLI_END_INTERRUPTED;

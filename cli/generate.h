@@ -17,9 +17,11 @@ int32_t cli_argmax(const float *logits, uint32_t n);
 /* A whole file (or standard input for "-"); [owned by caller: free()].  Prints on failure. */
 int cli_read_file(const char *path, char **text_out, size_t *len_out);
 
-/* Appends ids to the session.  CLI_OK; CLI_INTERRUPTED (nothing printed; the session holds the
- * rounds that were completed) once *cancel is not 0; else an exit code, message printed. */
-int cli_eval(struct atsi_session *s, const int32_t *ids, size_t n, const volatile int *cancel);
+/* Appends ids to the session; `top` is atsi_eval's: atsi_sampler_top() of who samples next. CLI_OK;
+ * CLI_INTERRUPTED (nothing printed; the session holds the rounds that were completed) once *cancel
+ * is not 0; else an exit code, message printed. */
+int cli_eval(struct atsi_session *s, const int32_t *ids, size_t n, uint32_t top,
+             const volatile int *cancel);
 
 /* Why a text ended. */
 enum cli_ending {

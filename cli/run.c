@@ -94,7 +94,7 @@ static int feed_and_generate(const struct job *j, const int32_t *ids, size_t n)
                                .special = show_special,
                                .text = print_piece,
                                .cancel = &cli_interrupted};
-    int code = cli_eval(j->session, ids, n, &cli_interrupted);
+    int code = cli_eval(j->session, ids, n, atsi_sampler_top(j->sampler), &cli_interrupted);
     if (code == CLI_OK)
         code = cli_generate(j->host, &g);
     free(g.ids.p);

@@ -92,11 +92,10 @@ int atsi_session_last_again(struct atsi_session *s)
 }
 
 /* ---------------------------------------------------------------- with */
-/* Of a round that ends before `end`: its logits go nowhere, to whoever asks for the largest, or to
- * a function that takes all.  The first header ended before `top`. */
-static uint32_t wanted_top(const struct atsi_eval *req, const int32_t *end)
+/* A function takes all logits; the first header ended before `top`. */
+static uint32_t wanted_top(const struct atsi_eval *req)
 {
-    if (req->want_all != 0 || req->fn != NULL || end != req->ids + req->n ||
+    if (req->want_all != 0 || req->fn != NULL ||
         req->struct_size < offsetof(struct atsi_eval, top) + sizeof req->top)
         return 0;
     return req->top;
@@ -111,7 +110,8 @@ int atsi_session_run_hybrid(struct atsi_session *s, const struct atsi_eval *req,
                                   .rows = rows,
                                   .out_first = all ? 0 : rows - 1,
                                   .out_n = all ? rows : 1,
-                                  .top = wanted_top(req, ids + rows),
+                                  .top = wanted_top(req),
+                                  .unseen = !all && ids + rows != req->ids + req->n,
                                   .left = left};
     int rc = atsi_hybrid_round(s->hybrid, &r, &why);
     if (rc != ATSI_OK) {

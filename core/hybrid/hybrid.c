@@ -43,6 +43,7 @@ int atsi_hybrid_open(struct atsi_session *s, struct atsi_hybrid **out, struct at
     if (h == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "out of memory opening a session");
     h->s = s;
+    h->top = ATSI_PICK_USUAL;
     rc = atsi_live_budget(s->live, s->rt, &h->conf, err);
     if (rc == ATSI_OK && !atsi_budget_is_off(&h->conf))
         rc = atsi_accel_open(s, &h->a, err);
@@ -131,6 +132,17 @@ static bool is_measured(const struct atsi_hybrid *h, uint64_t round)
     return h->s->spans != NULL || round < MEASURE_FIRST || round % MEASURE_EVERY == 0;
 }
 
+/* Whoever asks for other logits than those that policies reckon with: answers from now on are for
+ * what is copied now.  The plan in force stays, it is none the worse for it. */
+static void follow_wishes(struct atsi_hybrid *h, const struct atsi_hybrid_round *r)
+{
+    if (r->unseen || r->top == h->top)
+        return;
+    h->top = r->top;
+    h->question->p.result_ns =
+        atsi_hybrid_result_ns(h->question, atsi_pick_bytes(atsi_source_pick(h->source), h->top));
+}
+
 int atsi_hybrid_round(struct atsi_hybrid *h, const struct atsi_hybrid_round *r,
                       struct atsi_err *err)
 {
@@ -145,7 +157,8 @@ int atsi_hybrid_round(struct atsi_hybrid *h, const struct atsi_hybrid_round *r,
     atsi_values_set_rows(&h->values, r->rows, r->out_first, r->out_n);
     fill_inputs(h, r);
     atsi_source_begin(h->source, phase, h->s->n_past + r->rows);
-    atsi_pick_begin(atsi_source_pick(h->source), r->top);
+    follow_wishes(h, r);
+    atsi_pick_begin(atsi_source_pick(h->source), r->unseen ? 1 : r->top);
     if (h->experts != NULL && phase == ATSI_PHASE_DECODE)
         rc = atsi_experts_begin(h->experts, h->last_round_ns, err);
     if (rc != ATSI_OK)

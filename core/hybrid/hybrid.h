@@ -30,6 +30,7 @@ struct atsi_hybrid_round {
     uint32_t rows;             /* behind the session's n_past tokens */
     uint32_t out_first, out_n; /* rows whose logits are computed */
     uint32_t top;              /* so many of the largest logits are enough; 0: all are needed */
+    bool unseen;               /* nobody looks at its logits: a prompt goes on */
     uint32_t left;             /* rounds of this kind expected to come, this one included */
 };
 int atsi_hybrid_round(struct atsi_hybrid *h, const struct atsi_hybrid_round *r,

@@ -42,6 +42,7 @@ struct atsi_hybrid {
     float *sorted;                       /* scores of each layer, most first */
     uint64_t last_round_ns;              /* of the last decode round */
     uint32_t n_replans;
+    uint32_t top;          /* largest logits that whoever asked last wanted; 0: all */
     uint32_t refused_seen; /* of `rounds`, in the session's statistics */
     bool may_probe;        /* the budget has room for probes */
     bool pinned;           /* this session pinned the weights */

@@ -80,6 +80,13 @@ void atsi_pick_close(struct atsi_pick *p)
 }
 
 /* ---------------------------------------------------------------- rounds */
+size_t atsi_pick_bytes(struct atsi_pick *p, uint32_t want)
+{
+    if (want > 0 && want <= p->room && is_taken(p, want))
+        return (size_t)want * 8;
+    return (size_t)p->v->g->n_vocab * sizeof(float);
+}
+
 void atsi_pick_begin(struct atsi_pick *p, uint32_t want)
 {
     p->want = want <= p->room ? want : 0;

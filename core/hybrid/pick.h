@@ -9,6 +9,10 @@
 
 #include "core/hybrid/values.h"
 
+/* What samplers ask for, before one has asked: top-k of 40, and as many again that penalties may
+ * lower. */
+#define ATSI_PICK_USUAL 64u
+
 struct atsi_pick {
     struct atsi_accel *a;
     const struct atsi_values *v;
@@ -30,6 +34,10 @@ struct atsi_pick {
 int atsi_pick_open(struct atsi_pick *p, const struct atsi_conf *conf, struct atsi_accel *a,
                    const struct atsi_values *v, struct atsi_err *err);
 void atsi_pick_close(struct atsi_pick *p);
+
+/* Bytes that the logits of one row take to the host when the accelerator computes all of them and
+ * the `want` largest are enough (0: all are needed). */
+size_t atsi_pick_bytes(struct atsi_pick *p, uint32_t want);
 
 /* A round begins whose last row alone has logits, of which the `want` largest are enough; 0: all
  * are needed. */

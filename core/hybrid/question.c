@@ -199,7 +199,8 @@ int atsi_hybrid_question(const struct atsi_hybrid_ask *a, struct atsi_question *
         .vram_bytes = a->budget->slots + a->budget->place,
         .temp_bytes = a->budget->slots,
         .max_slots = a->budget->max_slots,
-        .n_vocab = a->s->g->n_vocab};
+        .n_vocab = a->s->g->n_vocab,
+        .result_bytes = a->result_bytes};
     int rc = atsi_hybrid_mix(a->s->rt->conf, &p.mix_prompt, &p.mix_generated, err);
     *out = NULL;
     if (rc == ATSI_OK)
@@ -227,4 +228,10 @@ int atsi_hybrid_price(const struct atsi_hybrid_ask *a, struct atsi_question *q, 
     q->link[phase] = now->link[phase];
     atsi_question_free(now);
     return ATSI_OK;
+}
+
+uint64_t atsi_hybrid_result_ns(const struct atsi_question *q, uint64_t bytes)
+{
+    return q->costs != NULL ? atsi_costs_copy_ns(q->costs, ATSI_COPY_TO_HOST, bytes)
+                            : atsi_machine_result_ns(&middling, bytes, false);
 }

@@ -21,8 +21,9 @@ struct atsi_hybrid_ask {
     struct atsi_items *items;
     const struct atsi_source *source; /* sizes of slots */
     const struct atsi_budget *budget;
-    bool panels;     /* weights will be packed */
-    uint32_t tokens; /* of prefill rounds; 0: whole ones */
+    bool panels;           /* weights will be packed */
+    uint32_t tokens;       /* of prefill rounds; 0: whole ones */
+    uint64_t result_bytes; /* of logits that come to the host */
 };
 
 /* Tokens of the request that policies are to make short: policy.mix.  ATSI_ECONF. */
@@ -39,5 +40,8 @@ int atsi_hybrid_question(const struct atsi_hybrid_ask *a, struct atsi_question *
 /* Costs of a phase of q, made by the function above, for rounds of a->tokens.  Slots stay. */
 int atsi_hybrid_price(const struct atsi_hybrid_ask *a, struct atsi_question *q, uint32_t phase,
                       struct atsi_err *err);
+/* Time of so many bytes of logits to the host, from the costs q was made with: its result_ns.  It
+ * is the copy's; picking them takes some microseconds before it, which nobody measures. */
+uint64_t atsi_hybrid_result_ns(const struct atsi_question *q, uint64_t bytes);
 
 #endif

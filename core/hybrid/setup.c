@@ -149,7 +149,9 @@ struct atsi_hybrid_ask atsi_hybrid_ask_of(struct atsi_hybrid *h)
                                 .costs = &h->costs,
                                 .items = h->items,
                                 .source = h->source,
-                                .budget = &h->budget};
+                                .budget = &h->budget,
+                                .result_bytes =
+                                    atsi_pick_bytes(atsi_source_pick(h->source), h->top)};
     size_t n = h->packable != NULL ? atsi_weights_count(h->weights) : 0;
     a.panels = atsi_pack_mode_read(h->s->rt->conf) != ATSI_PACK_OFF && n > 0 &&
                memchr(h->packable, 1, n) != NULL;

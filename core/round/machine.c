@@ -148,7 +148,7 @@ void atsi_machine_costs(const struct atsi_machine *m, const struct atsi_items *i
     }
 }
 
-uint64_t atsi_machine_result_ns(const struct atsi_machine *m, uint64_t n_vocab, bool blocking)
+uint64_t atsi_machine_result_ns(const struct atsi_machine *m, uint64_t bytes, bool blocking)
 {
-    return ns((blocking ? m->gc_base_us : m->gc_us) * 1000.0 + 4.0 * (double)n_vocab / m->ck_gbs);
+    return ns((blocking ? m->gc_base_us : m->gc_us) * 1000.0 + (double)bytes / m->ck_gbs);
 }

@@ -41,7 +41,7 @@ void atsi_machine_costs(const struct atsi_machine *m, const struct atsi_items *i
                         struct atsi_item_cost *gpu);
 /* Which of the rates a weight type is computed at. */
 uint32_t atsi_machine_rate(uint32_t type);
-/* The logits to the host: a launch and n_vocab floats. */
-uint64_t atsi_machine_result_ns(const struct atsi_machine *m, uint64_t n_vocab, bool blocking);
+/* So many bytes of logits to the host: a launch, and they. */
+uint64_t atsi_machine_result_ns(const struct atsi_machine *m, uint64_t bytes, bool blocking);
 
 #endif

@@ -135,6 +135,11 @@ void atsi_question_finish(struct atsi_question *q, const struct atsi_question_pa
             }
 }
 
+uint64_t atsi_question_result_bytes(const struct atsi_question_params *p)
+{
+    return p->result_bytes != 0 ? p->result_bytes : p->n_vocab * sizeof(float);
+}
+
 int atsi_question_model(struct atsi_items *it, const struct atsi_machine *m,
                         const struct atsi_question_params *p, struct atsi_question **out,
                         struct atsi_err *err)
@@ -143,7 +148,8 @@ int atsi_question_model(struct atsi_items *it, const struct atsi_machine *m,
     const struct atsi_question_fixed fixed = {
         .split_ns = (uint64_t)(m->evt_us * us),
         .routing_ns = (uint64_t)(m->rlat_us * us),
-        .result_ns = atsi_machine_result_ns(m, p->n_vocab, p->phase[ATSI_PHASE_DECODE].blocking),
+        .result_ns = atsi_machine_result_ns(m, atsi_question_result_bytes(p),
+                                            p->phase[ATSI_PHASE_DECODE].blocking),
         .gap_ns = (uint64_t)(m->gap_us * us)};
     struct atsi_question *q = atsi_question_new(it);
     *out = NULL;

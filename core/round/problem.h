@@ -40,7 +40,11 @@ struct atsi_question_params {
     uint32_t max_slots;
     uint32_t mix_prompt, mix_generated;
     uint64_t n_vocab;
+    uint64_t result_bytes; /* of the logits that come to the host; 0: all of a row */
 };
+
+/* What a round's result copies where the accelerator computes it. */
+uint64_t atsi_question_result_bytes(const struct atsi_question_params *p);
 
 /* Costs from a roofline.  [owned by caller: atsi_question_free]; items stay the caller's. */
 int atsi_question_model(struct atsi_items *it, const struct atsi_machine *m,

@@ -178,7 +178,7 @@ int atsi_question_measured(struct atsi_items *it, const struct atsi_costs *c,
     const struct atsi_question_fixed fixed = {
         .split_ns = c->split_ns,
         .routing_ns = atsi_costs_copy_ns(c, ATSI_COPY_TO_HOST, 64),
-        .result_ns = atsi_costs_copy_ns(c, ATSI_COPY_TO_HOST, p->n_vocab * sizeof(float)),
+        .result_ns = atsi_costs_copy_ns(c, ATSI_COPY_TO_HOST, atsi_question_result_bytes(p)),
         .gap_ns = k.more->gap_ns};
     int rc = ATSI_OK;
     *out = NULL;

@@ -63,6 +63,28 @@ expect "simulated in the same words" 0 "" "^PCIe    weights" simulate --machine 
   --policy backlog --prefill 64 --decode 4 --summary
 check "simulated: lanes" grep -qE "^decode  +1 rounds  CPU [0-9]+ %, compute stream" err
 
+# ---- logits that a sampler does not look at stay on the accelerator, a prompt's too
+whole="--plugin $plugin --set backend.accel=twin --set memory.vram=100%m --set policy.name=policy_static"
+tale="Tom had a red ball. He went to the park with Anna and they saw a big dog."
+for how in "--temp 0" "--temp 0.8 --top-k 5 --seed 3" "--temp 0.8 --top-k 0 --top-p 0.9 --seed 3"; do
+  for pick in on off; do
+    expect "run, $how, exec.pick=$pick" 0 "" "results" run $whole --set exec.pick=$pick --set prefill.chunk=16 -m "$dense" \
+      -p "$tale" -n 8 $how
+    cp out "run.$pick"
+    expect "chat, $how, exec.pick=$pick" 0 "" "results" chat $whole --set exec.pick=$pick --set prefill.chunk=16 -m "$dense" \
+      --template "$source/tests/data/chat_plain.jinja" --once -p "$tale" -n 8 $how
+    cp out "chat.$pick"
+  done
+  check "run, $how: the same text" cmp run.on run.off
+  check "chat, $how: the same text" cmp chat.on chat.off
+done
+for command in run "chat --template $source/tests/data/chat_plain.jinja --once"; do
+  expect "$command: a prompt's largest logit" 0 "" "results 8 B$" $command $whole -m "$dense" -p "$tale" -n 1 --temp 0
+  expect "$command: of two rounds" 0 "" "results 16 B$" $command $whole --set prefill.chunk=16 -m "$dense" -p "$tale" -n 1 \
+    --temp 0
+  expect "$command: five of them" 0 "" "results 40 B$" $command $whole -m "$dense" -p "$tale" -n 1 --temp 1 --top-k 5
+done
+
 # ---- the trace
 cat >look.py <<'END'
 import json, sys

@@ -87,9 +87,8 @@ struct atsi_runtime *hr_cpu(void)
     return open_runtime(NULL, false);
 }
 
-const char *hr_model(const char *name)
+const char *hr_model_of(const struct am_config *c, const char *name)
 {
-    struct am_config c = am_tiny(name);
     struct am m;
     char file[64];
     const char *path;
@@ -97,11 +96,17 @@ const char *hr_model(const char *name)
     path = scratch_path(file);
     if (access(path, R_OK) == 0)
         return path;
-    am_build(&m, &c, false);
+    am_build(&m, c, false);
     if (!am_save(&m, path))
         fail_msg("%s cannot be written", path);
     am_free(&m);
     return path;
+}
+
+const char *hr_model(const char *name)
+{
+    struct am_config c = am_tiny(name);
+    return hr_model_of(&c, name);
 }
 
 struct atsi_model *hr_open(struct atsi_runtime *rt, const char *path)

@@ -33,6 +33,8 @@ const char *hr_accel(void); /* its name */
 
 /* Writes the tiny model of a name to a file; its path.  [borrowed until the next call] */
 const char *hr_model(const char *name);
+/* The same of any configuration. */
+const char *hr_model_of(const struct am_config *c, const char *name);
 struct atsi_model *hr_open(struct atsi_runtime *rt, const char *path);
 struct atsi_session *hr_session(struct atsi_model *m, uint32_t n_ctx, uint32_t chunk);
 struct atsi_session_info hr_info(const struct atsi_session *s);

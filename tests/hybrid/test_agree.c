@@ -17,6 +17,9 @@ enum { N_CTX = 64, CHUNK = 4, MAX_ROUNDS = 64 };
 
 #define MIB (1024.0 * 1024.0)
 
+/* Nobody samples in a simulation: its results are whole rows of logits. */
+static const char whole[] = "exec.pick=off";
+
 /* What is asked of a session: tokens at once. */
 static const uint32_t evals[] = {11, 1, 1, 1, 1, 1, 6, 1, 1, 1, 8, 1};
 
@@ -337,8 +340,8 @@ static void policies_agree(void **state)
     (void)state;
     for (uint32_t a = 0; am_tiny_names[a] != NULL; a++)
         for (size_t k = 0; k < sizeof policies / sizeof policies[0]; k++) {
-            const char *settings[] = {policies[k][0], policies[k][1], budgets[(a + k) % 2],
-                                      "memory.temp=40%", NULL};
+            const char *settings[] = {policies[k][0],    policies[k][1], budgets[(a + k) % 2],
+                                      "memory.temp=40%", whole,          NULL};
             char what[160];
             (void)snprintf(what, sizeof what, "%s, %s, %s", am_tiny_names[a], policies[k][1],
                            settings[2]);
@@ -360,8 +363,8 @@ static void random_plans_agree(void **state)
     for (uint32_t k = 0; k < n; k++) {
         const char *model = am_tiny_names[k % n_names];
         char plan[64], vram[64], slots[64], what[200];
-        const char *settings[] = {"policy.name=twin_random", plan, vram, slots, "memory.temp=50%",
-                                  "plugin.twin.delay_us=20", NULL};
+        const char *settings[] = {"policy.name=twin_random", plan,  vram, slots, "memory.temp=50%",
+                                  "plugin.twin.delay_us=20", whole, NULL};
         (void)snprintf(plan, sizeof plan, "plugin.twin.plan_seed=%u", 100 + k);
         (void)snprintf(vram, sizeof vram, "memory.vram=%u%%m", 10 + k * 37 % 80);
         (void)snprintf(slots, sizeof slots, "memory.slots=%u", 1 + k % 6);

@@ -5,107 +5,34 @@
  * with a governor, which places weights anew besides.  It plans once for each change that lasts,
  * never swings, and is not slower than the plan that stays.  Prints the table of docs/power.md.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/govern/decide.h"
-#include "core/round/sim_run.h"
+#include "tests/unit/govern_bench.h"
 
-#define SECOND UINT64_C(1000000000)
-#define PERIOD (SECOND / 2) /* power.watch */
-#define FULL_MHZ 1980.0
-
-enum { ROUNDS = 16, MAX_KNOWN = 512, N_ITEMS = 1024 };
-
-struct load {
-    double cpu, gpu;
-};
+enum { ROUNDS = 16, MAX_KNOWN = 512 };
 
 /* ---------------------------------------------------------------- rounds */
-static const struct atsi_sim_params base = {
-    .struct_size = sizeof base,
-    .machine = ATSI_SOURCE_DIR "/profiles/machines/laptop-rtx3060.ini",
-    .model = ATSI_SOURCE_DIR "/profiles/models/qwen3-14b-int4.ini",
-    .ctx = 1024,
-    .prompt = 512,
-    .generated = 512,
-    .max_slots = 8,
-    .contention = 1,
-    .load_pcie = 1};
-static struct atsi_err err;
-static struct atsi_runtime *rt;
-static struct atsi_sim_run sim;
-
-static int open_sim(void **state)
+static int enter(void **state)
 {
-    struct atsi_runtime_params p = {.struct_size = sizeof p};
-    int rc = atsi_runtime_open(&p, &rt, &err);
     (void)state;
-    sim = (struct atsi_sim_run){.rt = rt, .p = &base, .err = &err};
-    if (rc == ATSI_OK)
-        rc = atsi_sim_open_machine(&sim);
-    if (rc == ATSI_OK)
-        rc = atsi_sim_open_items(&sim);
-    if (rc == ATSI_OK)
-        rc = atsi_sim_find_policies(&sim);
-    if (rc == ATSI_OK)
-        rc = atsi_sim_open_devices(&sim);
-    if (rc != ATSI_OK)
-        (void)fprintf(stderr, "%s\n", err.msg);
-    return rc != ATSI_OK || sim.items->n > N_ITEMS;
+    return gb_open(NULL);
 }
 
-static int close_sim(void **state)
+static int leave(void **state)
 {
     (void)state;
-    atsi_sim_close_devices(&sim);
-    atsi_items_free(sim.items);
-    atsi_sim_close_machine(&sim);
-    atsi_runtime_close(rt);
+    gb_close();
     return 0;
-}
-
-static void need(int rc)
-{
-    if (rc != ATSI_OK)
-        fail_msg("%s", err.msg);
-}
-
-static struct atsi_question *question_of(struct load l)
-{
-    struct atsi_sim_params p = base;
-    struct atsi_question_params qp;
-    struct atsi_question *q = NULL;
-    p.load_cpu = l.cpu;
-    p.load_gpu = l.gpu;
-    sim.p = &p;
-    qp =
-        (struct atsi_question_params){.phase = {atsi_sim_conditions(&sim, ATSI_PHASE_PREFILL, true),
-                                                atsi_sim_conditions(&sim, ATSI_PHASE_DECODE, true)},
-                                      .vram_bytes = atsi_sim_vram(&sim),
-                                      .temp_bytes = atsi_sim_slot_memory(&sim),
-                                      .max_slots = p.max_slots,
-                                      .mix_prompt = p.prompt,
-                                      .mix_generated = p.generated,
-                                      .n_vocab = 1};
-    need(atsi_sim_question(&sim, &qp, &q));
-    sim.p = &base;
-    return q;
 }
 
 /* Placed for one load, decoding under another. */
 struct known {
-    struct load planned, real;
+    struct gb_load planned, real;
     bool follows;
     uint64_t ns; /* per token, once all has settled */
-    int32_t device[N_ITEMS];
+    int32_t device[GB_ITEMS];
 };
 static struct known all[MAX_KNOWN];
 static uint32_t n_known;
@@ -117,42 +44,44 @@ static void decode(struct atsi_sim_session *s, struct known *k)
     uint64_t start = 0, end = 0;
     for (uint32_t i = 0; i < ROUNDS; i++) {
         if (i == ROUNDS - 4)
-            need(atsi_exec_now(x, &start, &err));
-        need(atsi_exec_host(x, atsi_model_source_gap(s->source[ATSI_PHASE_DECODE]), &err));
-        need(atsi_rounds_step(s->rounds, ATSI_PHASE_DECODE, 1, base.ctx, 1000, &res, &err));
+            gb_need(atsi_exec_now(x, &start, &gb_err));
+        gb_need(atsi_exec_host(x, atsi_model_source_gap(s->source[ATSI_PHASE_DECODE]), &gb_err));
+        gb_need(
+            atsi_rounds_step(s->rounds, ATSI_PHASE_DECODE, 1, gb_base.ctx, 1000, &res, &gb_err));
     }
-    need(atsi_exec_now(x, &end, &err));
+    gb_need(atsi_exec_now(x, &end, &gb_err));
     k->ns = (end - start) / 4;
-    memcpy(k->device, atsi_rounds_placement(s->rounds)->device, sim.items->n * sizeof *k->device);
+    memcpy(k->device, atsi_rounds_placement(s->rounds)->device,
+           gb_sim.items->n * sizeof *k->device);
 }
 
 static void find_out(struct known *k)
 {
-    struct atsi_sim_session s = {.told = question_of(k->planned), .truth = question_of(k->real)};
-    struct atsi_rounds_params p = sim.policies;
+    struct atsi_sim_session s = {.told = gb_question(k->planned), .truth = gb_question(k->real)};
+    struct atsi_rounds_params p = gb_sim.policies;
     struct atsi_rounds_work work;
     p.dynamic = true;
     p.frozen = !k->follows;
     for (uint32_t f = 0; f < 2; f++) {
-        struct atsi_conditions c = atsi_sim_conditions(&sim, f, false);
+        struct atsi_conditions c = atsi_sim_conditions(&gb_sim, f, false);
         c.load_cpu = k->real.cpu;
         c.load_gpu = k->real.gpu;
-        need(atsi_model_source_open(s.truth, &sim.machine, f, &c, &s.source[f], &err));
+        gb_need(atsi_model_source_open(s.truth, &gb_sim.machine, f, &c, &s.source[f], &gb_err));
         work.source[f] = atsi_model_source_get(s.source[f]);
         work.in_bytes[f] = atsi_model_source_in_bytes(s.source[f]);
     }
-    need(atsi_rounds_open(s.told, &sim.d, &work, &p, &s.rounds, &err));
+    gb_need(atsi_rounds_open(s.told, &gb_sim.d, &work, &p, &s.rounds, &gb_err));
     decode(&s, k);
     atsi_sim_close_session(&s);
 }
 
 /* Loads within 2 % are the same. */
-static struct load rounded(struct load l)
+static struct gb_load rounded(struct gb_load l)
 {
-    return (struct load){round(l.cpu * 50) / 50, round(l.gpu * 50) / 50};
+    return (struct gb_load){round(l.cpu * 50) / 50, round(l.gpu * 50) / 50};
 }
 
-static const struct known *known(struct load planned, struct load real, bool follows)
+static const struct known *known(struct gb_load planned, struct gb_load real, bool follows)
 {
     struct known k = {.planned = rounded(planned), .real = rounded(real), .follows = follows};
     for (uint32_t i = 0; i < n_known; i++)
@@ -169,7 +98,7 @@ static const struct known *known(struct load planned, struct load real, bool fol
 struct part {
     const char *name;
     uint32_t seconds;
-    struct load load;
+    struct gb_load load;
     uint32_t swing; /* half a period, in seconds: this load and none in turn; 0: the load lasts */
     uint32_t plans; /* of a governor: at most that many, and without a swing just as many */
 };
@@ -187,7 +116,7 @@ enum { N_PARTS = sizeof script / sizeof script[0], N_WAYS = 3 };
 
 struct way {
     bool follows, governed;
-    struct load planned;
+    struct gb_load planned;
     struct atsi_govern g;
     struct atsi_govern_plan plan;
     uint64_t seed, now;
@@ -195,46 +124,23 @@ struct way {
     uint32_t plans[N_PARTS];
 };
 
-static struct load load_at(const struct part *p, uint32_t sample)
+static struct gb_load load_at(const struct part *p, uint32_t sample)
 {
-    static const struct load none = {1, 1};
+    static const struct gb_load none = {1, 1};
     uint32_t second = sample / 2;
     if (p->swing == 1)
         return second % 5 == 2 ? p->load : none;
     return p->swing == 0 || second / p->swing % 2 == 0 ? p->load : none;
 }
 
-/* What a governor reads: within 6 % of what is so. */
-static struct atsi_sense sense(struct way *w, struct load l)
-{
-    double noise[2];
-    for (int k = 0; k < 2; k++) {
-        w->seed = w->seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        noise[k] = ((double)(w->seed >> 40) / (double)(1 << 24) - 0.5) * 0.12;
-    }
-    return (struct atsi_sense){.has = ATSI_HAS_GPU_CLOCK | ATSI_HAS_PRESSURE,
-                               .gpu_mhz = FULL_MHZ / l.gpu * (1 + noise[0]),
-                               .cpu_wait = fmax(1 - (1 + noise[1]) / l.cpu, 0)};
-}
-
-/* Weights that another placement brings cross the link first. */
-static double reload_seconds(const struct known *before, const struct known *after)
-{
-    double bytes = 0;
-    for (uint32_t i = 0; i < sim.items->n; i++)
-        if (before->device[i] == ATSI_DEVICE_HOST && after->device[i] == ATSI_DEVICE_ACCEL)
-            bytes += (double)sim.items->items[i].resident_bytes;
-    return bytes / (sim.machine.pcie_gbs * 1e9);
-}
-
 /* Half a second. */
-static void run_sample(struct way *w, uint32_t part, struct load l)
+static void run_sample(struct way *w, uint32_t part, struct gb_load l)
 {
     const struct known *k = known(w->planned, l, w->follows);
-    struct atsi_sense s = sense(w, l);
+    struct atsi_sense s = gb_sense(&w->seed, l);
     struct atsi_govern_decision d;
-    double seconds = (double)PERIOD / 1e9;
-    w->now += PERIOD;
+    double seconds = (double)GB_PERIOD / 1e9;
+    w->now += GB_PERIOD;
     w->tokens[part] += seconds * 1e9 / (double)k->ns;
     if (!w->governed)
         return;
@@ -243,15 +149,16 @@ static void run_sample(struct way *w, uint32_t part, struct load l)
         return;
     assert_int_equal(d.what, ATSI_GOVERN_COSTS);
     w->plans[part]++;
-    w->planned = (struct load){d.load_cpu, d.load_gpu};
-    w->tokens[part] -= reload_seconds(k, known(w->planned, l, w->follows)) * 1e9 / (double)k->ns;
+    w->planned = (struct gb_load){d.load_cpu, d.load_gpu};
+    w->tokens[part] -= gb_reload_seconds(k->device, known(w->planned, l, w->follows)->device) *
+                       1e9 / (double)k->ns;
 }
 
 static void run_script(struct way *w)
 {
-    w->planned = (struct load){1, 1};
+    w->planned = (struct gb_load){1, 1};
     w->seed = 1;
-    w->now = 100 * SECOND;
+    w->now = 100 * GB_SECOND;
     atsi_govern_begin(&w->g);
     for (uint32_t k = 0; k < N_PARTS; k++)
         for (uint32_t i = 0; i < 2 * script[k].seconds; i++)
@@ -302,5 +209,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_script),
     };
-    return cmocka_run_group_tests_name("govern_rounds", tests, open_sim, close_sim);
+    return cmocka_run_group_tests_name("govern_rounds", tests, enter, leave);
 }

@@ -359,6 +359,21 @@ static struct atsi_items *make_items(struct bench *b, uint64_t tile)
     return it;
 }
 
+/* The result takes what copying it does: a row of logits, or the largest alone. */
+static void check_result(const struct bench *b, const struct atsi_question *row,
+                         struct atsi_items *it, const uint32_t *layout)
+{
+    struct atsi_question_params p = question_params();
+    struct atsi_err err = ATSI_ERR_INIT;
+    struct atsi_question *q;
+    assert_int_equal(row->p.result_ns, atsi_costs_copy_ns(row->costs, ATSI_COPY_TO_HOST, 4000));
+    p.result_bytes = 320;
+    if (atsi_question_from(&b->r, row->costs, it, layout, &p, NULL, &q, &err) != ATSI_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(q->p.result_ns, atsi_costs_copy_ns(row->costs, ATSI_COPY_TO_HOST, 320));
+    atsi_question_free(q);
+}
+
 static void asks(void **state)
 {
     static const uint32_t layout[ATSI_N_DEVICES] = {ATSI_LAYOUT_PANELS, ATSI_LAYOUT_PANELS};
@@ -388,6 +403,7 @@ static void asks(void **state)
                 assert_true(f == ATSI_PHASE_DECODE || cpu->run_ns >= q->cost[1][i].run_ns ||
                             it->work[i].kind == ATSI_WORK_ATTENTION);
             }
+        check_result(&b, q, it, layout);
         atsi_question_free(q);
         atsi_costs_free(c);
         atsi_items_free(it);
