@@ -53,17 +53,20 @@ static uint64_t host_now_ns(void *ctx)
 
 static void fill_host(struct atsi_runtime *rt)
 {
-    rt->host = (struct atsi_host){.struct_size = sizeof rt->host,
-                                  .abi_major = ATSI_ABI_MAJOR,
-                                  .abi_minor = ATSI_ABI_MINOR,
-                                  .cpu_caps = rt->cpu.caps,
-                                  .cpu_tune = rt->cpu.tune,
-                                  .ctx = rt,
-                                  .log = host_log,
-                                  .param_get = host_param_get,
-                                  .region = host_region,
-                                  .n_threads = host_n_threads,
-                                  .now_ns = host_now_ns};
+    rt->host =
+        (struct atsi_host){.struct_size = sizeof rt->host,
+                           .abi_major = ATSI_ABI_MAJOR,
+                           .abi_minor = ATSI_ABI_MINOR,
+                           .cpu_caps = rt->cpu.caps,
+                           .cpu_tune = rt->cpu.tune,
+                           .ctx = rt,
+                           .log = host_log,
+                           .param_get = host_param_get,
+                           .region = host_region,
+                           .n_threads = host_n_threads,
+                           .now_ns = host_now_ns,
+                           .l1d_bytes = atsi_topo_share(rt->topo, rt->cpus, rt->n_workers, 1),
+                           .l2_bytes = atsi_topo_share(rt->topo, rt->cpus, rt->n_workers, 2)};
 }
 
 /* CPUID of this machine or of a recorded one, less what the user masked. */

@@ -119,6 +119,12 @@ struct atsi_cpu_info {
     bool usable;        /* inside affinity mask and cgroup */
 };
 
+/* The first (data) and second cache of a CPU; index: level - 1. */
+struct atsi_cpu_caches {
+    uint64_t bytes[2];     /* of one cache; 0: not known */
+    uint32_t first_cpu[2]; /* which one it is: the lowest OS index of its CPUs */
+};
+
 struct atsi_topo {
     char cpu_model[128];
     uint32_t n_cpus, n_cores, n_usable_cpus, n_usable_cores, n_numa, n_kinds;
@@ -128,6 +134,7 @@ struct atsi_topo {
     double cgroup_cpus;               /* CPU time limit of the cgroup in CPUs; 0: none */
     uint64_t mem_total_bytes, mem_available_bytes; /* available: also inside cgroup limits */
     uint64_t page_bytes, huge_page_bytes;
+    const struct atsi_cpu_caches *cpu_caches; /* of each of cpus; NULL: not known */
 };
 
 /* [borrowed until close] */
