@@ -112,6 +112,8 @@ static int open_workers(struct atsi_runtime *rt, struct atsi_err *err)
     enum atsi_power_mode mode = atsi_power_mode(c);
     struct atsi_pool_params p = {.nice = atsi_power_nice(mode)};
     int n;
+    rt->open_decode = decode == 0;
+    rt->open_prefill = decode == 0 && prefill == 0;
     if (decode == 0 || prefill == 0) { /* one of them counts the cores */
         n = atsi_topo_pick(rt->topo, atsi_conf_get(c, "cpu.cpus"), atsi_conf_get(c, "cpu.cores"), 0,
                            rt->cpus, ATSI_MAX_WORKERS, err);
@@ -258,5 +260,6 @@ int atsi_runtime_set_threads(struct atsi_runtime *rt, uint32_t n, struct atsi_er
                          rt->n_workers);
     rt->n_decode = n;
     rt->n_prefill = n;
+    rt->open_decode = rt->open_prefill = false;
     return atsi_pool_set_active(rt->pool, n, err);
 }

@@ -212,11 +212,12 @@ struct atsi_session_info {
     const char *accel;        /* name of its backend */
     const char *accel_detail; /* of the device */
     uint64_t accel_weights, accel_slots, accel_caches, accel_compute;
-    uint64_t pinned_bytes;                   /* of the host's weights */
-    uint32_t n_items, n_resident;            /* scheduled items; those that live on it */
-    uint64_t n_rounds, n_replans, n_refused; /* refused: answers of policies */
-    uint64_t n_transfers, transfer_bytes;    /* of weights */
-    uint64_t n_copies, copy_bytes;           /* of activations */
+    uint64_t pinned_bytes;                    /* of the host's weights */
+    uint32_t n_items, n_resident;             /* scheduled items; those that live on it */
+    uint64_t n_rounds, n_replans, n_refused;  /* refused: answers of policies */
+    uint64_t n_transfers, transfer_bytes;     /* of weights */
+    uint64_t n_copies, copy_bytes;            /* of activations */
+    uint32_t threads_decode, threads_prefill; /* workers of rounds of one token, and of more */
 };
 
 /* ATSI_ENOFIT: context and buffers do not fit the memory there is (the numbers are named). */
