@@ -170,13 +170,35 @@ const char *read_pattern_text(const struct read_pattern *p, char buf[80])
     return buf;
 }
 
+/* ---------------------------------------------------------------- the fastest alone */
+double read_yardstick_open(const struct atsi_runtime *rt, struct read_yardstick *out)
+{
+    struct read_speeds s = {.n = 0};
+    int code = read_room_open(rt, true, &out->room);
+    if (code == CLI_OK)
+        code = read_speeds_measure(rt, &out->room, &s);
+    if (code != CLI_OK) {
+        read_room_close(&out->room);
+        return 0;
+    }
+    out->pattern = s.v[0].pattern;
+    return s.v[0].best_gbps;
+}
+
+double read_yardstick_pass(const struct atsi_runtime *rt, const struct read_yardstick *y)
+{
+    return y->room.huge != NULL ? pass(atsi_runtime_host(rt), &y->room, &y->pattern) : 0;
+}
+
+void read_yardstick_close(struct read_yardstick *y)
+{
+    read_room_close(&y->room);
+}
+
 double limit_read_gbps(const struct atsi_runtime *rt)
 {
-    struct read_room room;
-    struct read_speeds s = {.n = 0};
-    int code = read_room_open(rt, true, &room);
-    if (code == CLI_OK)
-        code = read_speeds_measure(rt, &room, &s);
-    read_room_close(&room);
-    return code == CLI_OK ? s.v[0].best_gbps : 0;
+    struct read_yardstick y;
+    double gbps = read_yardstick_open(rt, &y);
+    read_yardstick_close(&y);
+    return gbps;
 }

@@ -14,6 +14,7 @@
 
 #define MAX_VALUES 16
 #define MAX_REPEATS 100
+#define READS_PER_SAMPLE 5 /* passes over memory between samples of generation */
 
 static const char *prompts = "512", *gens = "128", *depths = "0", *threads, *format_name = "md";
 static int64_t repeats = 5;
@@ -98,6 +99,9 @@ struct bench {
     struct list prompts, gens, depths, threads;
     uint64_t samples[MAX_REPEATS];
     struct bench_limits limits;
+    struct read_yardstick yard;
+    double reads[MAX_REPEATS * READS_PER_SAMPLE]; /* GB/s between samples of generation */
+    uint32_t n_reads;
     struct bench_rival rivals[BENCH_MAX_RIVALS];
     uint32_t n_rivals;
 };
@@ -158,15 +162,26 @@ static int one_sample(struct bench *b, struct atsi_session *s, const struct benc
     return code;
 }
 
-/* The share of what is possible, by the average. */
+/* The share of what is possible, of medians. */
 static void set_share(const struct bench *b, struct bench_row *r)
 {
+    const uint32_t tokens = r->n_gen > 0 ? r->n_gen : r->n_prompt;
     double limit_ns = 0;
     if (r->n_gen == 0)
         limit_ns = bench_prompt_limit_ns(b->m, b->graph, &b->limits, r->n_prompt);
     else if (r->read_gbps > 0)
         limit_ns = r->bytes_per_token * r->n_gen / r->read_gbps;
-    r->limit_share = limit_ns / r->avg_ns;
+    r->limit_share = limit_ns * r->median_ts / (1e9 * tokens);
+}
+
+/* What reading gives just now. */
+static void read_memory(struct bench *b)
+{
+    for (int i = 0; i < READS_PER_SAMPLE; i++) {
+        double gbps = read_yardstick_pass(b->rt, &b->yard);
+        if (gbps > 0)
+            b->reads[b->n_reads++] = gbps;
+    }
 }
 
 static void stamp(struct bench_row *r)
@@ -213,6 +228,8 @@ static int one_turn(struct bench *b, struct atsi_session *s, const struct bench_
                                        .n_depth = r->n_depth,
                                        .n_threads = r->n_threads};
     int code = one_sample(b, s, r, ids, &b->samples[i]);
+    if (r->n_gen > 0)
+        read_memory(b);
     for (uint32_t k = 0; k < b->n_rivals && code == CLI_OK; k++)
         code = bench_rival_sample(&b->rivals[k], &t);
     return code;
@@ -248,6 +265,7 @@ static int run_samples(struct bench *b, struct atsi_session *s, struct bench_row
     if (code == CLI_OK && !no_warmup)
         code = one_sample(b, s, r, ids, &ns);
     stamp(r);
+    b->n_reads = 0;
     for (uint32_t k = 0; k < b->n_rivals; k++)
         b->rivals[k].n_samples = 0;
     for (uint32_t i = 0; i < (uint32_t)repeats && code == CLI_OK; i++)
@@ -259,6 +277,8 @@ static int run_samples(struct bench *b, struct atsi_session *s, struct bench_row
     r->n_samples = (uint32_t)repeats;
     if (r->n_gen > 0)
         r->bytes_per_token = bench_bytes_per_token(b->m, b->graph, s, r->n_depth + r->n_gen / 2);
+    if (b->n_reads > 0)
+        r->read_gbps = bench_median(b->reads, b->n_reads);
     bench_statistics(r);
     set_share(b, r);
     print_rows(b, r);
@@ -322,7 +342,7 @@ static int run_threads(struct bench *b, uint32_t n_threads)
             return cli_fail(CLI_USAGE, "%s", err.msg);
     }
     b->row.n_threads = n_threads > 0 ? n_threads : atsi_runtime_workers(b->rt, NULL, 0);
-    bench_limits_measure(b->rt, &b->limits);
+    bench_limits_measure(b->rt, &b->yard, &b->limits);
     b->row.read_gbps = b->limits.read_gbps;
     b->row.peak_gmacs = b->limits.int8_gmacs;
     for (uint32_t d = 0; d < b->depths.n && code == CLI_OK; d++) {
@@ -333,6 +353,7 @@ static int run_threads(struct bench *b, uint32_t n_threads)
             if (b->gens.v[i] > 0)
                 code = run_test(b, 0, b->gens.v[i], b->depths.v[d]);
     }
+    read_yardstick_close(&b->yard);
     return code;
 }
 

@@ -4,6 +4,7 @@
 #define ATSI_CLI_BENCH_H
 
 #include "cli/cli.h"
+#include "cli/limits.h"
 
 /* One test, repeated.  Field names on output are those of llama-bench where it has them. */
 struct bench_row {
@@ -15,10 +16,11 @@ struct bench_row {
     const uint64_t *samples_ns;                  /* [n_samples] */
     double median_ts;
     double bytes_per_token; /* weights and KV read per decoded token; 0 for prompt rows */
-    double read_gbps;       /* the best raw read of memory measured, GB/s */
+    double read_gbps;       /* raw read of memory, GB/s: generation rows: median of passes between
+                             * the samples; else the best before the tests */
     double peak_gmacs;      /* measured multiply-adds per ns of 8-bit integers; 0: not known */
-    /* Of what the machine allows: reading these bytes (generation), or the multiply-adds of the
-     * weights at the speed of registers (prompts). */
+    /* Of what the machine allows, medians: reading these bytes (generation), or the multiply-adds
+     * of the weights at the speed of registers (prompts). */
     double limit_share;
     double ttft_ms; /* prompt rows: until the first token is chosen */
     /* With an accelerator, over all rounds of the test; else "" and zeros.  Shares of the time. */
@@ -43,13 +45,17 @@ void bench_end(const struct bench_format *f);
 const char *bench_test_name(uint32_t n_prompt, uint32_t n_gen, uint32_t n_depth, char buf[64]);
 /* Averages, deviations and the median of row->samples_ns. */
 void bench_statistics(struct bench_row *row);
+/* The median of v[n], which is sorted on the way; 0 of none. */
+double bench_median(double *v, size_t n);
 
 /* ---- bench_count.c: what a test costs at least */
 /* What the machine allows with the workers in use; 0: not known. */
 struct bench_limits {
     double read_gbps, int8_gmacs, fma_gmacs;
 };
-void bench_limits_measure(const struct atsi_runtime *rt, struct bench_limits *out);
+/* The yardstick stays open for further passes; the caller closes it. */
+void bench_limits_measure(const struct atsi_runtime *rt, struct read_yardstick *yard,
+                          struct bench_limits *out);
 /* Weights and KV read by a token at `depth`. */
 double bench_bytes_per_token(const struct atsi_model *m, const struct atsi_graph *g,
                              const struct atsi_session *s, uint32_t depth);

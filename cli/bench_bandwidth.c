@@ -5,7 +5,6 @@
  * prints every pattern.
  */
 #include "cli/bench.h"
-#include "cli/limits.h"
 #include "cli/options.h"
 
 #include <string.h>

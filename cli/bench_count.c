@@ -4,11 +4,11 @@
  * against what this machine reads and multiplies at most.
  */
 #include "cli/bench.h"
-#include "cli/limits.h"
 
-void bench_limits_measure(const struct atsi_runtime *rt, struct bench_limits *out)
+void bench_limits_measure(const struct atsi_runtime *rt, struct read_yardstick *yard,
+                          struct bench_limits *out)
 {
-    out->read_gbps = limit_read_gbps(rt);
+    out->read_gbps = read_yardstick_open(rt, yard);
     out->int8_gmacs = limit_gmacs(rt, LIMIT_INT8);
     out->fma_gmacs = limit_gmacs(rt, LIMIT_FMA);
 }

@@ -17,24 +17,29 @@ const char *bench_test_name(uint32_t n_prompt, uint32_t n_gen, uint32_t n_depth,
 
 static int ascending(const void *a, const void *b)
 {
-    const uint64_t *x = a, *y = b;
+    const double *x = a, *y = b;
     return (*x > *y) - (*x < *y);
 }
 
-/* Of the speeds; of an even number the middle of both. */
+double bench_median(double *v, size_t n)
+{
+    if (n == 0)
+        return 0;
+    qsort(v, n, sizeof *v, ascending);
+    return (v[(n - 1) / 2] + v[n / 2]) / 2;
+}
+
+/* Of the speeds. */
 static double median_ts(const struct bench_row *r, double tokens)
 {
-    const size_t n = r->n_samples, low = (n - 1) / 2, high = n / 2;
-    uint64_t *sorted = calloc(n + 1, sizeof *sorted);
-    double ts;
-    if (sorted == NULL)
+    double *speeds = calloc((size_t)r->n_samples + 1, sizeof *speeds), median;
+    if (speeds == NULL)
         return r->avg_ts;
-    for (size_t i = 0; i < n; i++)
-        sorted[i] = r->samples_ns[i];
-    qsort(sorted, n, sizeof *sorted, ascending);
-    ts = (tokens / (double)sorted[high] + tokens / (double)sorted[low]) / 2 * 1e9;
-    free(sorted);
-    return ts;
+    for (uint32_t i = 0; i < r->n_samples; i++)
+        speeds[i] = tokens * 1e9 / (double)r->samples_ns[i];
+    median = bench_median(speeds, r->n_samples);
+    free(speeds);
+    return median;
 }
 
 void bench_statistics(struct bench_row *r)

@@ -55,8 +55,20 @@ int read_speeds_measure(const struct atsi_runtime *rt, const struct read_room *r
 /* "2 streams, 512-bit, prefetch 1 KiB, 2 MiB pages" */
 const char *read_pattern_text(const struct read_pattern *p, char buf[80]);
 
-/* The best raw read of this machine with the workers of the next region, GB/s; 0 when it cannot be
- * measured. */
+/* The fastest way to read here, kept to be measured beside something else: what a machine gives
+ * changes by the minute where others share its memory. */
+struct read_yardstick {
+    struct read_room room;
+    struct read_pattern pattern;
+};
+/* Opens one and returns the best raw read of this machine with the workers of the next region,
+ * GB/s; 0, with nothing to close, when it cannot be measured. */
+double read_yardstick_open(const struct atsi_runtime *rt, struct read_yardstick *out);
+/* One more pass, GB/s; 0 when it cannot be measured. */
+double read_yardstick_pass(const struct atsi_runtime *rt, const struct read_yardstick *y);
+/* One that is zero, not opened, is fine. */
+void read_yardstick_close(struct read_yardstick *y);
+/* read_yardstick_open() alone. */
 double limit_read_gbps(const struct atsi_runtime *rt);
 
 /* ---------------------------------------------------------------- arithmetic (peak.c) */
