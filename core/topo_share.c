@@ -16,13 +16,14 @@ static void mark(const struct atsi_topo *t, const uint32_t *cpus, uint32_t n, ui
             marked[c] = t->cpus[c].os_index == cpus[i];
 }
 
-static uint32_t users(const struct atsi_topo *t, const uint8_t *marked, uint32_t level,
-                      uint32_t first_cpu)
+/* Other CPUs with a worker on the cache of CPU `of`. */
+static uint32_t others(const struct atsi_topo *t, const uint8_t *marked, uint32_t level,
+                       uint32_t of)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, first = t->cpu_caches[of].first_cpu[level - 1];
     for (uint32_t c = 0; c < t->n_cpus; c++)
-        n += marked[c] != 0 && t->cpu_caches[c].bytes[level - 1] != 0 &&
-             t->cpu_caches[c].first_cpu[level - 1] == first_cpu;
+        n += c != of && marked[c] != 0 && t->cpu_caches[c].bytes[level - 1] != 0 &&
+             t->cpu_caches[c].first_cpu[level - 1] == first;
     return n;
 }
 
@@ -35,12 +36,11 @@ uint64_t atsi_topo_share(const struct atsi_topo *t, const uint32_t *cpus, uint32
         return 0;
     mark(t, cpus, n, marked);
     for (uint32_t c = 0; c < t->n_cpus; c++) {
-        const struct atsi_cpu_caches *of = &t->cpu_caches[c];
-        uint64_t share = 0;
+        uint64_t share = t->cpu_caches[c].bytes[level - 1];
         if (marked[c] == 0)
             continue;
-        if (of->bytes[level - 1] != 0)
-            share = of->bytes[level - 1] / users(t, marked, level, of->first_cpu[level - 1]);
+        if (share != 0)
+            share /= 1 + others(t, marked, level, c);
         least = share < least ? share : least;
     }
     free(marked);
