@@ -109,7 +109,8 @@ static void answers_do_not_depend_on_caches(void **state)
         same_on_every_machine("cpu_avx2", files[f], "load.pack=now");
         same_on_every_machine("cpu_avx512", files[f], "load.pack=now");
         same_on_every_machine("cpu_avx512", files[f], "load.pack=off");
-        same_on_every_machine("cpu_ref", files[f], "load.pack=off");
+        if (f == 0) /* slow, and everywhere */
+            same_on_every_machine("cpu_ref", files[f], "load.pack=off");
     }
 }
 
