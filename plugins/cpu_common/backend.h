@@ -92,7 +92,7 @@ void cpu_share(const struct atsi_worker *w, size_t n, size_t step, size_t *first
 /* Scratch one worker needs for an op besides its act buffer. */
 size_t cpu_matmul_scratch(const struct atsi_op *op);
 size_t cpu_embed_scratch(const struct atsi_op *op);
-size_t cpu_experts_scratch(const struct atsi_op *op, uint32_t n_threads);
+size_t cpu_experts_scratch(const struct atsi_op *op);
 size_t cpu_attn_scratch(const struct atsi_op *op, uint32_t n_threads);
 /* Memory that all workers share in it. */
 size_t cpu_attn_shared(const struct atsi_op *op, uint32_t n_threads);

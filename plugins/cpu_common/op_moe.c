@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mixture of experts.  A single token walks its K experts; a batch is first sorted by expert, so
- * that each expert's weights are read once for all the tokens that chose it.  Either way a worker
- * computes its own rows of every expert, and a token's result does not depend on its company.
+ * Mixture of experts.  Of a single token's K experts each worker computes its own rows.  A batch is
+ * first sorted by expert, so that each expert's weights are read once for all the tokens that chose
+ * it, and workers take experts, cut by rows only where shares meet: what gathers tokens is then
+ * done once, not once per worker.  A token's result does not depend on its company or on the
+ * shares.
  */
 #include "backend.h"
+
+/* Rows of an expert at a time, whose results wait side by side to be sent to their tokens. */
+#define ROWS_AT_ONCE 256u
+/* What an expert costs whatever the tokens, in tokens: its weights are read and opened. */
+#define EXPERT_COST 16u
 
 /* Slots of a batch sorted by expert. */
 struct routing {
@@ -18,19 +25,18 @@ static size_t routing_bytes(const struct atsi_op *op)
     return cpu_round_up((slots + 2 * (e + 1)) * sizeof(uint32_t), CPU_ALIGN);
 }
 
-static size_t largest_share(const struct atsi_op *op, uint32_t n_threads)
+static size_t gathered_bytes(uint32_t k, uint32_t block)
 {
-    size_t out = op->weight[0]->ne[1];
-    return cpu_round_up((out + n_threads - 1) / n_threads + CPU_ROW_STEP, CPU_ROW_STEP);
+    return cpu_round_up(block != 0 ? cpu_act_bytes(CPU_GATHER, k, block)
+                                   : (size_t)CPU_GATHER * k * sizeof(float),
+                        CPU_ALIGN);
 }
 
-size_t cpu_experts_scratch(const struct atsi_op *op, uint32_t n_threads)
+size_t cpu_experts_scratch(const struct atsi_op *op)
 {
-    uint32_t k = (uint32_t)op->weight[0]->ne[0], block = cpu_act_block(op);
-    size_t act =
-        block != 0 ? cpu_act_bytes(CPU_GATHER, k, block) : (size_t)CPU_GATHER * k * sizeof(float);
-    return cpu_matmul_scratch(op) + cpu_round_up(act, CPU_ALIGN) + routing_bytes(op) +
-           CPU_GATHER * largest_share(op, n_threads) * sizeof(float);
+    return cpu_matmul_scratch(op) + routing_bytes(op) +
+           gathered_bytes((uint32_t)op->weight[0]->ne[0], cpu_act_block(op)) +
+           (size_t)CPU_GATHER * ROWS_AT_ONCE * sizeof(float);
 }
 
 /* Remembers an id out of range once; its slot's result stays zero. */
@@ -123,52 +129,85 @@ static void gather(const struct cpu_worker *w, const struct atsi_op *op, const u
     }
 }
 
+/* Rows [first, end) of expert e for gathered tokens, to the results of their slots. */
+static void gathered_rows(struct cpu_worker *w, const struct atsi_op *op, uint32_t e,
+                          const uint32_t *slot, const struct cpu_act *act, size_t first, size_t end,
+                          float *y)
+{
+    const size_t out = op->weight[0]->ne[1], n = end - first;
+    cpu_rows_times(w, op->weight[0], expert_base(op, e), (op->flags & ATSI_OP_EXACT) != 0, first,
+                   end, act, y, n);
+    for (uint32_t i = 0; i < act->n_tok; i++) {
+        float *to = (float *)op->dst[0]->data + slot[i] * out + first;
+        memcpy(to, y + i * n, n * sizeof *to);
+        add_bias(w, op, e, to, first, end);
+    }
+}
+
 static void one_expert(struct cpu_worker *w, const struct atsi_op *op, uint32_t e,
                        const uint32_t *slot, uint32_t n, size_t first, size_t end,
                        unsigned char *memory)
 {
-    uint32_t k = (uint32_t)op->weight[0]->ne[0];
-    size_t out = op->weight[0]->ne[1], n_mine = end - first;
-    size_t act_bytes = w->act.block != 0 ? cpu_act_bytes(CPU_GATHER, k, w->act.block)
-                                         : (size_t)CPU_GATHER * k * sizeof(float);
-    float *y = (float *)(void *)(memory + cpu_round_up(act_bytes, CPU_ALIGN));
+    const uint32_t k = (uint32_t)op->weight[0]->ne[0];
+    float *y = (float *)(void *)(memory + gathered_bytes(k, w->act.block));
     uint32_t parts = (n + CPU_GATHER - 1) / CPU_GATHER, each = (n + parts - 1) / parts;
     for (uint32_t done = 0; done < n; done += each) {
         uint32_t m = n - done < each ? n - done : each;
         struct cpu_act act;
         gather(w, op, slot + done, m, memory, &act);
-        cpu_rows_times(w, op->weight[0], expert_base(op, e), (op->flags & ATSI_OP_EXACT) != 0,
-                       first, end, &act, y, n_mine);
-        for (uint32_t i = 0; i < m; i++) {
-            float *to = (float *)op->dst[0]->data + slot[done + i] * out + first;
-            memcpy(to, y + i * n_mine, n_mine * sizeof *to);
-            add_bias(w, op, e, to, first, end);
-        }
+        for (size_t r = first; r < end; r += ROWS_AT_ONCE)
+            gathered_rows(w, op, e, slot + done, &act, r,
+                          end - r < ROWS_AT_ONCE ? end : r + ROWS_AT_ONCE, y);
     }
 }
 
-static void batch(struct cpu_worker *w, const struct atsi_op *op, size_t first, size_t end)
+static uint64_t expert_cost(const struct routing *r, uint32_t e)
+{
+    uint32_t n = r->start[e + 1] - r->start[e];
+    return n > 0 ? n + EXPERT_COST : 0;
+}
+
+/* The first row of an expert behind `at` of a line where each of its rows has length `cost`. */
+static size_t row_at(uint64_t at, uint64_t cost, size_t out)
+{
+    size_t row = (size_t)(at / cost / CPU_ROW_STEP * CPU_ROW_STEP);
+    return row < out ? row : out;
+}
+
+/* All rows of all experts lie on a line, as long as they take; each worker has an equal piece. */
+static void batch(struct cpu_worker *w, const struct atsi_op *op)
 {
     unsigned char *memory = w->free + cpu_matmul_scratch(op);
-    struct routing r = sort_slots(w, op, memory);
-    uint32_t n_expert = (uint32_t)op->weight[0]->ne[2];
-    memory += routing_bytes(op);
+    const struct routing r = sort_slots(w, op, memory);
+    const uint32_t n_expert = (uint32_t)op->weight[0]->ne[2];
+    const size_t out = op->weight[0]->ne[1];
+    uint64_t line = 0, from, to, at = 0;
     for (uint32_t e = 0; e < n_expert; e++)
-        if (r.start[e + 1] > r.start[e])
+        line += expert_cost(&r, e) * out;
+    from = line * w->w->tid / w->w->n_threads;
+    to = line * (w->w->tid + 1) / w->w->n_threads;
+    memory += routing_bytes(op);
+    for (uint32_t e = 0; e < n_expert && at < to; e++) {
+        const uint64_t cost = expert_cost(&r, e), next = at + cost * out;
+        const size_t first = from > at && from < next ? row_at(from - at, cost, out) : 0;
+        const size_t end = to < next ? row_at(to - at, cost, out) : out;
+        if (cost > 0 && next > from && first < end)
             one_expert(w, op, e, r.slot + r.start[e], r.start[e + 1] - r.start[e], first, end,
                        memory);
+        at = next;
+    }
 }
 
 void cpu_op_experts(struct cpu_worker *w, const struct atsi_op *op)
 {
     size_t first, end;
-    cpu_share(w->w, op->weight[0]->ne[1], CPU_ROW_STEP, &first, &end);
-    if (first >= end)
+    if (op->n_rows > 1) {
+        batch(w, op);
         return;
-    if (op->n_rows == 1)
+    }
+    cpu_share(w->w, op->weight[0]->ne[1], CPU_ROW_STEP, &first, &end);
+    if (first < end)
         one_token(w, op, first, end);
-    else
-        batch(w, op, first, end);
 }
 
 void cpu_op_topk(struct cpu_worker *w, const struct atsi_op *op)

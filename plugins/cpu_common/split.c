@@ -150,7 +150,7 @@ static void plan_op(struct planner *p, const struct atsi_op *op, struct cpu_step
     else if (op->kind == ATSI_OP_MATMUL)
         need(&p->scratch, cpu_matmul_scratch(op));
     else if (op->kind == ATSI_OP_MATMUL_ID)
-        need(&p->scratch, cpu_experts_scratch(op, n_threads));
+        need(&p->scratch, cpu_experts_scratch(op));
     else if (op->kind == ATSI_OP_ATTN)
         plan_attn(p, op, n_threads);
     else if (op->kind == ATSI_OP_DELTA_NET)

@@ -123,7 +123,8 @@ static void matmul(struct trial *t, uint32_t type)
 
 static void experts(struct trial *t, uint32_t type)
 {
-    uint32_t in = 256, out = 1 + below(40), n = 1 + below(6), used = 1 + below(3);
+    uint32_t in = 256, out = 1 + below(below(4) == 0 ? 600 : 40), n = 1 + below(6);
+    uint32_t used = 1 + below(3);
     bool per_slot = below(2) == 0;
     struct atsi_tensor *x = trial_rows(t, (uint64_t)in * (per_slot ? used : 1));
     struct atsi_tensor *w = trial_tensor(t, type, in, out, n);
