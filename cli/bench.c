@@ -318,6 +318,7 @@ static int run_test(struct bench *b, uint32_t n_prompt, uint32_t n_gen, uint32_t
     r.backend = info.backend;
     r.accel = info.accel;
     r.n_ubatch = info.chunk;
+    r.n_threads = n_gen > 0 ? info.threads_decode : info.threads_prefill;
     r.type_k = info.type_k == ATSI_TYPE_F32 ? "f32" : "f16";
     r.type_v = info.type_v == ATSI_TYPE_F32 ? "f32" : "f16";
     r.n_prompt = n_prompt;

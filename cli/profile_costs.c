@@ -40,6 +40,9 @@ static void tell(const struct atsi_profile_summary *s)
         (void)fprintf(stderr, "costs of %u operations, out of date: %s\n", s->n_ops, s->why);
     else
         (void)fprintf(stderr, "costs of %u operations, up to date\n", s->n_ops);
+    if (s->threads_decode != 0)
+        (void)fprintf(stderr, "workers that pay: %u in decode, %u in prefill\n", s->threads_decode,
+                      s->threads_prefill);
     if (s->without[0] != '\0')
         (void)fprintf(stderr, "without an accelerator: %s\n", s->without);
     if (s->path[0] != '\0')
@@ -135,6 +138,28 @@ static void md_copies(const struct atsi_profile *p)
                      (double)c.bytes / (double)c.ns, c.n);
 }
 
+/* Speeds against one worker: what a user asks who wonders why not all cores work. */
+static void md_threads(const struct atsi_profile *p)
+{
+    const struct atsi_profile_summary *s = atsi_profile_summary(p);
+    struct atsi_cost_threads t;
+    const char *phase, *last = "";
+    uint64_t one = 0;
+    if (!atsi_profile_threads(p, 0, &phase, &t))
+        return;
+    (void)printf(
+        "\nWorkers, where cpu.threads leaves them open: %u in decode, %u in prefill.\n\n"
+        "| phase | workers | us | low | high | x | samples |\n|---|---|---|---|---|---|---|\n",
+        s->threads_decode, s->threads_prefill);
+    for (uint32_t i = 0; atsi_profile_threads(p, i, &phase, &t); i++) {
+        if (strcmp(phase, last) != 0)
+            one = t.ns;
+        last = phase;
+        (void)printf("| %s | %u | %.2f | %.2f | %.2f | %.2f | %u |\n", phase, t.threads, us(t.ns),
+                     us(t.low_ns), us(t.high_ns), (double)one / (double)t.ns, t.n);
+    }
+}
+
 static void md_tokens(uint32_t tokens)
 {
     if (tokens > 0)
@@ -179,6 +204,7 @@ static void md(const struct atsi_profile *p)
                  us(s->launch_ns[0]), us(s->launch_ns[1]), us(s->sync_ns[1]), us(s->split_ns));
     (void)printf("* memory: CPU alone %.2f GB/s, transfers alone %.2f, together %.2f + %.2f\n",
                  s->cpu_alone, s->copy_alone, s->cpu_together, s->copy_together);
+    md_threads(p);
     md_ops(p);
     md_copies(p);
     md_streams(p);
@@ -271,6 +297,24 @@ static json_t *json_copies(const struct atsi_profile *p, bool *ok)
     return list;
 }
 
+static json_t *json_threads(const struct atsi_profile *p, bool *ok)
+{
+    json_t *list = json_array();
+    struct atsi_cost_threads t;
+    const char *phase;
+    for (uint32_t i = 0; atsi_profile_threads(p, i, &phase, &t); i++) {
+        json_t *o = json_object();
+        cli_json_set(o, "phase", json_string(phase), ok);
+        cli_json_set(o, "threads", json_integer(t.threads), ok);
+        cli_json_set(o, "ns", json_integer((json_int_t)t.ns), ok);
+        cli_json_set(o, "low_ns", json_integer((json_int_t)t.low_ns), ok);
+        cli_json_set(o, "high_ns", json_integer((json_int_t)t.high_ns), ok);
+        cli_json_set(o, "samples", json_integer(t.n), ok);
+        cli_json_append(list, o, ok);
+    }
+    return list;
+}
+
 static json_t *json_pair(const uint64_t v[2], bool *ok)
 {
     json_t *o = json_object();
@@ -301,6 +345,9 @@ static int print_json(const struct atsi_profile *p)
     cli_json_set(o, "sync_ns", json_pair(s->sync_ns, &ok), &ok);
     cli_json_set(o, "split_ns", json_integer((json_int_t)s->split_ns), &ok);
     cli_json_set(o, "memory_gbs", memory, &ok);
+    cli_json_set(o, "threads_decode", json_tokens(s->threads_decode), &ok);
+    cli_json_set(o, "threads_prefill", json_tokens(s->threads_prefill), &ok);
+    cli_json_set(o, "threads", json_threads(p, &ok), &ok);
     cli_json_set(o, "operations", json_ops(p, &ok), &ok);
     cli_json_set(o, "copies", json_copies(p, &ok), &ok);
     cli_json_set(o, "streaming", json_streams(p, &ok), &ok);

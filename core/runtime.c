@@ -53,17 +53,20 @@ static uint64_t host_now_ns(void *ctx)
 
 static void fill_host(struct atsi_runtime *rt)
 {
-    rt->host = (struct atsi_host){.struct_size = sizeof rt->host,
-                                  .abi_major = ATSI_ABI_MAJOR,
-                                  .abi_minor = ATSI_ABI_MINOR,
-                                  .cpu_caps = rt->cpu.caps,
-                                  .cpu_tune = rt->cpu.tune,
-                                  .ctx = rt,
-                                  .log = host_log,
-                                  .param_get = host_param_get,
-                                  .region = host_region,
-                                  .n_threads = host_n_threads,
-                                  .now_ns = host_now_ns};
+    rt->host =
+        (struct atsi_host){.struct_size = sizeof rt->host,
+                           .abi_major = ATSI_ABI_MAJOR,
+                           .abi_minor = ATSI_ABI_MINOR,
+                           .cpu_caps = rt->cpu.caps,
+                           .cpu_tune = rt->cpu.tune,
+                           .ctx = rt,
+                           .log = host_log,
+                           .param_get = host_param_get,
+                           .region = host_region,
+                           .n_threads = host_n_threads,
+                           .now_ns = host_now_ns,
+                           .l1d_bytes = atsi_topo_share(rt->topo, rt->cpus, rt->n_workers, 1),
+                           .l2_bytes = atsi_topo_share(rt->topo, rt->cpus, rt->n_workers, 2)};
 }
 
 /* CPUID of this machine or of a recorded one, less what the user masked. */
@@ -109,6 +112,8 @@ static int open_workers(struct atsi_runtime *rt, struct atsi_err *err)
     enum atsi_power_mode mode = atsi_power_mode(c);
     struct atsi_pool_params p = {.nice = atsi_power_nice(mode)};
     int n;
+    rt->open_decode = decode == 0;
+    rt->open_prefill = decode == 0 && prefill == 0;
     if (decode == 0 || prefill == 0) { /* one of them counts the cores */
         n = atsi_topo_pick(rt->topo, atsi_conf_get(c, "cpu.cpus"), atsi_conf_get(c, "cpu.cores"), 0,
                            rt->cpus, ATSI_MAX_WORKERS, err);
@@ -255,5 +260,6 @@ int atsi_runtime_set_threads(struct atsi_runtime *rt, uint32_t n, struct atsi_er
                          rt->n_workers);
     rt->n_decode = n;
     rt->n_prefill = n;
+    rt->open_decode = rt->open_prefill = false;
     return atsi_pool_set_active(rt->pool, n, err);
 }

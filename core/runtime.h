@@ -23,6 +23,7 @@ struct atsi_runtime {
     struct atsi_cpu_caps cpu;
     struct atsi_host host;
     uint32_t n_workers, n_decode, n_prefill; /* workers: all; used by decode and prefill rounds */
+    bool open_decode, open_prefill; /* nobody said how many: those are the most, fewer may do */
     uint32_t cpus[ATSI_MAX_WORKERS];
 };
 

@@ -38,8 +38,10 @@ static int open_work(struct atsi_session *s, struct atsi_err *err)
         rc = atsi_session_check_fit(s, err);
     if (rc == ATSI_OK && s->hybrid == NULL)
         rc = atsi_session_build(s, err);
-    if (rc == ATSI_OK && s->hybrid == NULL)
+    if (rc == ATSI_OK && s->hybrid == NULL) {
+        atsi_session_take_threads(s, NULL);
         return atsi_session_open_views(s, err);
+    }
     if (rc == ATSI_OK)
         atsi_session_reset(s);
     return rc == ATSI_OK ? atsi_hybrid_pack(s->hybrid, err) : rc;
@@ -129,6 +131,8 @@ void atsi_session_info(const struct atsi_session *s, struct atsi_session_info *o
                                     .can_rewind = atsi_session_can_rewind(s),
                                     .accel = "",
                                     .accel_detail = "",
+                                    .threads_decode = atsi_session_threads(s, 1),
+                                    .threads_prefill = atsi_session_threads(s, 2),
                                     .n_fallbacks = s->n_fallbacks};
     if (s->hybrid != NULL)
         atsi_hybrid_info(s->hybrid, &all);
@@ -319,7 +323,7 @@ int atsi_session_eval(struct atsi_session *s, const struct atsi_eval *req, struc
         uint64_t start = host->now_ns(host->ctx);
         if (req->cancel != NULL && *req->cancel != 0)
             return atsi_fail(err, ATSI_EINTR, "interrupted after %u of %u tokens", done, req->n);
-        rc = atsi_pool_set_active(s->rt->pool, rows > 1 ? s->rt->n_prefill : s->rt->n_decode, err);
+        rc = atsi_pool_set_active(s->rt->pool, atsi_session_threads(s, rows), err);
         if (rc != ATSI_OK)
             break;
         rc = next_round(s, req, done, rows, err);

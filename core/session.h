@@ -57,6 +57,7 @@ struct atsi_session {
     void *spans_ctx;
     struct atsi_accel_stats accel_stats;
     char chunk_why[256]; /* what accel_stats.chunk_why points to */
+    uint32_t knee[2];    /* workers of decode and prefill by a table; 0: none was there */
 };
 
 /* session_plan.c: sizes. */
@@ -101,6 +102,14 @@ void atsi_session_close_views(struct atsi_session *s);
 /* Runs a round of the main part alone. */
 int atsi_session_run_main(struct atsi_session *s, const int32_t *ids, uint32_t rows,
                           struct atsi_err *err);
+
+/* session_threads.c: workers by what was measured. */
+struct atsi_costs;
+/* Where the settings leave numbers of workers open: those of a table; NULL: of the kept table of
+ * the CPU alone, if there is a current one.  Says what that changes. */
+void atsi_session_take_threads(struct atsi_session *s, const struct atsi_costs *c);
+/* Workers of a round of that many rows. */
+uint32_t atsi_session_threads(const struct atsi_session *s, uint32_t rows);
 
 /* session_accel.c: going on without an accelerator. */
 /* True when the accelerator must not be used any more. */

@@ -21,7 +21,7 @@ static int compute_past(struct atsi_session *s, uint32_t n, struct atsi_err *err
     int rc = ATSI_OK;
     for (s->n_past = 0; s->n_past < n && rc == ATSI_OK;) {
         uint32_t rows = n - s->n_past < s->chunk ? n - s->n_past : s->chunk;
-        rc = atsi_pool_set_active(s->rt->pool, rows > 1 ? s->rt->n_prefill : s->rt->n_decode, err);
+        rc = atsi_pool_set_active(s->rt->pool, atsi_session_threads(s, rows), err);
         if (rc == ATSI_OK)
             rc = atsi_session_run_main(s, s->tokens + s->n_past, rows, err);
         if (rc == ATSI_OK) {

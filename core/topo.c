@@ -26,7 +26,8 @@
 /* `pub` comes first: the public pointer is the object's. */
 struct topo {
     struct atsi_topo pub;
-    struct atsi_cpu_info *cpus; /* [owned] pub.cpus */
+    struct atsi_cpu_info *cpus;     /* [owned] pub.cpus */
+    struct atsi_cpu_caches *caches; /* [owned] pub.cpu_caches */
 };
 
 /* ---------------------------------------------------------------- descriptions that are refused */
@@ -190,6 +191,19 @@ static hwloc_bitmap_t usable_set(hwloc_topology_t h)
     return set;
 }
 
+static void fill_cpu_caches(hwloc_topology_t h, hwloc_obj_t pu, struct atsi_cpu_caches *out)
+{
+    static const hwloc_obj_type_t types[] = {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE};
+    for (int i = 0; i < 2; i++) {
+        hwloc_obj_t c = hwloc_get_ancestor_obj_by_type(h, types[i], pu);
+        int first = c != NULL ? hwloc_bitmap_first(c->cpuset) : -1;
+        if (first < 0)
+            continue;
+        out->bytes[i] = c->attr->cache.size;
+        out->first_cpu[i] = (uint32_t)first;
+    }
+}
+
 static void fill_cpu(hwloc_topology_t h, hwloc_obj_t pu, const struct atsi_topo *t,
                      hwloc_const_bitmap_t usable, struct atsi_cpu_info *out)
 {
@@ -214,18 +228,22 @@ static int fill_cpus(hwloc_topology_t h, struct topo *t, const char *source, str
         goto done;
     }
     t->cpus = calloc((size_t)n, sizeof *t->cpus);
-    if (t->cpus == NULL || usable == NULL || seen == NULL) {
+    t->caches = calloc((size_t)n, sizeof *t->caches);
+    if (t->cpus == NULL || t->caches == NULL || usable == NULL || seen == NULL) {
         rc = atsi_fail(err, ATSI_ENOMEM, "out of memory reading the topology");
         goto done;
     }
     t->pub.cpus = t->cpus;
+    t->pub.cpu_caches = t->caches;
     t->pub.n_cpus = (uint32_t)n;
     t->pub.n_cores = (uint32_t)(cores > 0 ? cores : n);
     t->pub.n_numa = (uint32_t)(nodes > 0 ? nodes : 1);
     t->pub.n_kinds = count_kinds(h);
     for (int i = 0; i < n; i++) {
         struct atsi_cpu_info *c = &t->cpus[i];
-        fill_cpu(h, hwloc_get_obj_by_type(h, HWLOC_OBJ_PU, (unsigned)i), &t->pub, usable, c);
+        hwloc_obj_t pu = hwloc_get_obj_by_type(h, HWLOC_OBJ_PU, (unsigned)i);
+        fill_cpu(h, pu, &t->pub, usable, c);
+        fill_cpu_caches(h, pu, &t->caches[i]);
         if (!c->usable)
             continue;
         t->pub.n_usable_cpus++;
@@ -341,5 +359,6 @@ void atsi_topo_close(struct atsi_topo *pub)
     if (t == NULL)
         return;
     free(t->cpus);
+    free(t->caches);
     free(t);
 }

@@ -19,4 +19,9 @@ void atsi_topo_close(struct atsi_topo *t); /* NULL is allowed */
 int atsi_topo_pick(const struct atsi_topo *t, const char *cpus, const char *cores, uint32_t threads,
                    uint32_t *out, uint32_t max, struct atsi_err *err);
 
+/* What each of the workers on cpus[n] (OS indices; one CPU may be there more than once) has of its
+ * cache of `level` (1: data, 2) while all work: the smallest share.  0: not known. */
+uint64_t atsi_topo_share(const struct atsi_topo *t, const uint32_t *cpus, uint32_t n,
+                         uint32_t level);
+
 #endif

@@ -24,7 +24,8 @@
 /* `pub` comes first: the public pointer is the object's. */
 struct topo {
     struct atsi_topo pub;
-    struct atsi_cpu_info *cpus; /* [owned] pub.cpus */
+    struct atsi_cpu_info *cpus;     /* [owned] pub.cpus */
+    struct atsi_cpu_caches *caches; /* [owned] pub.cpu_caches */
 };
 
 /* A set of CPU numbers. */
@@ -195,9 +196,11 @@ static int fill_cpus(const char *root, struct topo *t, struct atsi_err *err)
     for (uint32_t i = 0; i < MAX_CPUS; i++)
         t->pub.n_cpus += online.has[i];
     t->cpus = calloc((size_t)t->pub.n_cpus + 1, sizeof *t->cpus);
-    if (t->cpus == NULL)
+    t->caches = calloc((size_t)t->pub.n_cpus + 1, sizeof *t->caches);
+    if (t->cpus == NULL || t->caches == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "out of memory reading the topology");
     t->pub.cpus = t->cpus;
+    t->pub.cpu_caches = t->caches;
     for (uint32_t i = 0; i < MAX_CPUS; i++) {
         struct atsi_cpu_info *c = &t->cpus[n];
         uint32_t first;
@@ -233,6 +236,18 @@ static void add_cache(struct atsi_topo *t, uint32_t level, uint64_t bytes, uint3
     t->n_caches++;
 }
 
+static void add_cpu_cache(struct atsi_cpu_caches *c, long level, uint64_t bytes,
+                          const struct set *cpus)
+{
+    uint32_t first = 0;
+    if (level > 2)
+        return;
+    while (first < MAX_CPUS && cpus->has[first] == 0)
+        first++;
+    c->bytes[level - 1] = bytes;
+    c->first_cpu[level - 1] = first;
+}
+
 static uint32_t cores_in(const struct topo *t, const struct set *cpus)
 {
     uint8_t seen[MAX_CPUS] = {0};
@@ -263,8 +278,10 @@ static void fill_caches(const char *root, struct topo *t)
             if (!read_number(root, path, &kib) || kib <= 0 || level < 1 || level > 5)
                 continue;
             (void)snprintf(path, sizeof path, "%s/shared_cpu_list", folder);
-            if (read_list(root, path, &shared))
-                add_cache(&t->pub, (uint32_t)level, (uint64_t)kib * 1024, cores_in(t, &shared));
+            if (!read_list(root, path, &shared))
+                continue;
+            add_cache(&t->pub, (uint32_t)level, (uint64_t)kib * 1024, cores_in(t, &shared));
+            add_cpu_cache(&t->caches[i], level, (uint64_t)kib * 1024, &shared);
         }
 }
 
@@ -311,6 +328,7 @@ void atsi_topo_sysfs_close(struct atsi_topo *pub)
     if (t == NULL)
         return;
     free(t->cpus);
+    free(t->caches);
     free(t);
 }
 

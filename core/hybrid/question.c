@@ -125,6 +125,8 @@ static int obtain(const struct atsi_hybrid_ask *a, struct atsi_err *err)
     rc = request(a, err);
     if (rc == ATSI_OK)
         rc = atsi_costs_obtain(&a->costs->request, false, &a->costs->table, NULL, 0, err);
+    if (rc == ATSI_OK)
+        atsi_session_take_threads(a->s, a->costs->table);
     a->costs->request.progress = NULL; /* theirs while the session is opened */
     a->costs->request.cancel = NULL;
     return rc;

@@ -50,6 +50,11 @@ struct atsi_cost_memory {
     double cpu_alone, copy_alone, cpu_together, copy_together;
 };
 
+/* Phases of a round, as far as workers go. */
+enum atsi_cost_phase { ATSI_COST_DECODE = 0, ATSI_COST_PREFILL, ATSI_N_COST_PHASES };
+
+#define ATSI_COST_THREADS 24u
+
 /* Name and value, in words: of what the table was measured with. */
 struct atsi_cost_key {
     char name[24], value[200];
@@ -69,6 +74,9 @@ struct atsi_costs {
     uint64_t sync_ns[ATSI_N_DEVICES]; /* from the end of queued work until the host knows */
     uint64_t split_ns;                /* a cut in the accelerator's queue */
     struct atsi_cost_memory memory;
+    /* The same product with more and more workers; none where there is only one. */
+    uint32_t n_threads[ATSI_N_COST_PHASES];
+    struct atsi_cost_threads threads[ATSI_N_COST_PHASES][ATSI_COST_THREADS];
     uint64_t mem_bytes[ATSI_N_DEVICES]; /* of the devices; 0: not known */
     uint32_t chunk;                     /* most tokens of a round that were measured */
     uint64_t took_ns;                   /* the measuring itself */
@@ -94,6 +102,14 @@ uint64_t atsi_cost_op_ns(const struct atsi_cost_op *op, uint32_t tokens, uint32_
 /* Time of a copy; 0 where the channel was not measured. */
 uint64_t atsi_costs_copy_ns(const struct atsi_costs *c, enum atsi_cost_channel channel,
                             uint64_t bytes);
+
+/* ---- knee.c */
+/* The fewest workers that lose next to nothing, of n points that ascend; 0: there is none. */
+uint32_t atsi_threads_knee(const struct atsi_cost_threads *p, uint32_t n);
+/* Workers of each phase by a table: the settings' numbers, and where those are open (cpu.threads =
+ * 0), the knee if it was measured. */
+void atsi_costs_threads(const struct atsi_costs *c, const struct atsi_runtime *rt,
+                        uint32_t out[ATSI_N_COST_PHASES]);
 
 /* ---- costs_stream.c */
 struct atsi_cost_stream {
@@ -124,6 +140,8 @@ int atsi_costs_read(const char *path, struct atsi_costs **out, struct atsi_err *
 int atsi_costs_write(const struct atsi_costs *c, const char *path, struct atsi_err *err);
 /* "pinned", ... */
 const char *atsi_cost_channel_name(enum atsi_cost_channel channel);
+/* "decode", "prefill" */
+const char *atsi_cost_phase_name(enum atsi_cost_phase phase);
 /* True when the file begins as tables do. */
 bool atsi_costs_is_table(const char *path);
 /* 64 bits of everything that was measured. */

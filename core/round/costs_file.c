@@ -9,6 +9,7 @@
  *   launch HOST ACCEL             sync HOST ACCEL   split NS
  *   dram CPU_ALONE COPY_ALONE CPU_TOGETHER COPY_TOGETHER          (GB/s)
  *   copy CHANNEL BYTES NS LOW HIGH SAMPLES
+ *   threads decode|prefill WORKERS NS LOW HIGH SAMPLES
  *   op host|accel KIND TYPE|- rows|panels D0 D1 ... D7
  *   time TOKENS CTX COLD LOW HIGH WARM SAMPLES                    (of the op above)
  *   end
@@ -33,11 +34,17 @@
 static const char *const channel_names[ATSI_N_COPIES] = {"pinned", "pageable", "to_accel",
                                                          "to_host"};
 static const char *const device_names[ATSI_N_DEVICES] = {"host", "accel"};
+static const char *const phase_names[ATSI_N_COST_PHASES] = {"decode", "prefill"};
 static const char *const layout_names[] = {"rows", "panels"};
 
 const char *atsi_cost_channel_name(enum atsi_cost_channel channel)
 {
     return channel_names[channel];
+}
+
+const char *atsi_cost_phase_name(enum atsi_cost_phase phase)
+{
+    return phase_names[phase];
 }
 
 /* ---------------------------------------------------------------- words of a line */
@@ -174,6 +181,35 @@ static int read_copy(struct reader *r)
     return ATSI_OK;
 }
 
+static int read_threads(struct reader *r)
+{
+    struct atsi_cost_threads p = {0};
+    uint32_t phase = 0, n;
+    uint64_t v[3] = {0};
+    int rc = one_of(r, phase_names, ATSI_N_COST_PHASES, &phase);
+    if (rc == ATSI_OK)
+        rc = number32(r, ATSI_MAX_WORKERS, &p.threads);
+    if (rc == ATSI_OK)
+        rc = numbers(r, MOST_NS, v, 3);
+    if (rc == ATSI_OK)
+        rc = number32(r, UINT32_MAX, &p.n);
+    if (rc != ATSI_OK)
+        return rc;
+    p.ns = v[0];
+    p.low_ns = v[1];
+    p.high_ns = v[2];
+    n = r->c->n_threads[phase];
+    if (n == ATSI_COST_THREADS)
+        return bad(r, "too many numbers of workers");
+    if (p.threads == 0 || (n > 0 && p.threads <= r->c->threads[phase][n - 1].threads))
+        return bad(r, "workers of a phase must ascend, from 1 on");
+    if (p.low_ns == 0 || p.low_ns > p.ns || p.ns > p.high_ns)
+        return bad(r, "the lowest time must be above 0, the median between it and the highest");
+    r->c->threads[phase][n] = p;
+    r->c->n_threads[phase]++;
+    return ATSI_OK;
+}
+
 static int read_type(struct reader *r, uint32_t *out)
 {
     char *w = word(r);
@@ -297,6 +333,8 @@ static int read_line(struct reader *r)
         rc = read_key(r);
     else if (strcmp(what, "copy") == 0)
         rc = read_copy(r);
+    else if (strcmp(what, "threads") == 0)
+        rc = read_threads(r);
     else if (strcmp(what, "op") == 0)
         rc = read_op(r);
     else if (strcmp(what, "time") == 0)
@@ -427,6 +465,12 @@ static void print_measured(FILE *f, const struct atsi_costs *c)
             const struct atsi_cost_copy *p = &c->copies[k][i];
             (void)fprintf(f, "copy %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %u\n",
                           channel_names[k], p->bytes, p->ns, p->low_ns, p->high_ns, p->n);
+        }
+    for (uint32_t k = 0; k < ATSI_N_COST_PHASES; k++)
+        for (uint32_t i = 0; i < c->n_threads[k]; i++) {
+            const struct atsi_cost_threads *p = &c->threads[k][i];
+            (void)fprintf(f, "threads %s %u %" PRIu64 " %" PRIu64 " %" PRIu64 " %u\n",
+                          phase_names[k], p->threads, p->ns, p->low_ns, p->high_ns, p->n);
         }
     for (uint32_t i = 0; i < c->n_ops; i++)
         print_op(f, &c->ops[i]);

@@ -127,7 +127,8 @@ int atsi_costs_key_make(const struct atsi_measure_request *r, struct atsi_costs 
         add_key(out, "model", "%016" PRIx64 " %.32s", shapes, atsi_model_info(r->model)->arch);
         add_key(out, "cpu", "%s, capabilities %" PRIx64 ".%" PRIx64, rt->topo->cpu_model,
                 rt->cpu.caps, rt->cpu.tune);
-        add_key(out, "threads", "%u in decode, %u in prefill", rt->n_decode, rt->n_prefill);
+        add_key(out, "threads", "%s%u in decode, %s%u in prefill", rt->open_decode ? "up to " : "",
+                rt->n_decode, rt->open_prefill ? "up to " : "", rt->n_prefill);
         add_key(out, "memory", "%" PRIu64 " MiB", rt->topo->mem_total_bytes >> 20);
         add_plugin(out, rt, "backend", ATSI_KIND_BACKEND, r->backend[ATSI_DEVICE_HOST]);
         rc = add_device(out, r, ATSI_DEVICE_HOST, "host", err);

@@ -135,8 +135,8 @@ static void name_point(const struct measure_device *d, const struct point *p, ch
 
 static int use_workers(struct measure *m, uint32_t tokens)
 {
-    const struct atsi_runtime *rt = m->r->rt;
-    return atsi_pool_set_active(rt->pool, tokens > 1 ? rt->n_prefill : rt->n_decode, m->err);
+    return atsi_pool_set_active(
+        m->r->rt->pool, m->threads[tokens > 1 ? ATSI_COST_PREFILL : ATSI_COST_DECODE], m->err);
 }
 
 /* *op is an entry of the table; what an operation of a device has no room for is left out. */
@@ -283,8 +283,11 @@ static int measure_all(struct measure *m)
     if (rc == ATSI_OK) {
         m->total += MEASURE_COPY_STEPS;
         m->share_ns = m->budget_ns / m->total;
-        rc = measure_overheads(m);
+        m->total += measure_threads_steps(m);
+        rc = measure_threads(m);
     }
+    if (rc == ATSI_OK)
+        rc = measure_overheads(m);
     if (rc == ATSI_OK)
         rc = measure_copies(m);
     for (uint32_t v = 0; v < m->n_devices && rc == ATSI_OK; v++)

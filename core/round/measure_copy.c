@@ -133,7 +133,7 @@ int measure_overheads(struct measure *m)
     int rc = o != NULL ? measure_tell(m, "launches")
                        : atsi_fail(m->err, ATSI_ENOMEM, "out of memory measuring");
     if (rc == ATSI_OK)
-        rc = atsi_pool_set_active(m->r->rt->pool, m->r->rt->n_decode, m->err);
+        rc = atsi_pool_set_active(m->r->rt->pool, m->threads[ATSI_COST_DECODE], m->err);
     for (uint32_t v = 0; v < m->n_devices && rc == ATSI_OK; v++)
         rc = device_overheads(m, &m->dev[v], o);
     measure_settle_all(m);
@@ -394,7 +394,7 @@ int measure_bandwidth(struct measure *m)
     int rc = o != NULL ? measure_tell(m, "memory")
                        : atsi_fail(m->err, ATSI_ENOMEM, "out of memory measuring");
     if (rc == ATSI_OK)
-        rc = atsi_pool_set_active(m->r->rt->pool, m->r->rt->n_decode, m->err);
+        rc = atsi_pool_set_active(m->r->rt->pool, m->threads[ATSI_COST_DECODE], m->err);
     if (rc == ATSI_OK) {
         rc = large_op(m, o);
         if (rc > 0) { /* nothing to read memory with */

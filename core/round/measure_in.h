@@ -41,7 +41,8 @@ struct measure {
     size_t staging_bytes;
     uint64_t began_ns, budget_ns, share_ns; /* share: of one point of the grid */
     uint32_t done, total;
-    bool only_room; /* pools are no larger than the request's room */
+    uint32_t threads[ATSI_N_COST_PHASES]; /* workers of operations, by phase */
+    bool only_room;                       /* pools are no larger than the request's room */
     struct atsi_err *err;
 };
 
@@ -95,6 +96,12 @@ int measure_run(struct measure *m, struct measure_device *d, struct measure_op *
 int measure_tell(struct measure *m, const char *what);
 /* Median, low and high of n samples, which get sorted. */
 void measure_middle(uint64_t *samples, uint32_t n, uint64_t *median, uint64_t *low, uint64_t *high);
+
+/* ---- measure_threads.c */
+/* Calls of measure_tell() it makes. */
+uint32_t measure_threads_steps(const struct measure *m);
+/* Times of a product by workers, for both phases; m->threads follows from them. */
+int measure_threads(struct measure *m);
 
 /* ---- measure_copy.c: launches, copies, memory */
 #define MEASURE_COPY_STEPS 3u /* calls of measure_tell() */

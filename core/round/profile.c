@@ -104,6 +104,8 @@ static void sum_up(struct atsi_profile *p)
     memcpy(s->launch_ns, c->launch_ns, sizeof s->launch_ns);
     memcpy(s->sync_ns, c->sync_ns, sizeof s->sync_ns);
     s->split_ns = c->split_ns;
+    s->threads_decode = atsi_threads_knee(c->threads[0], c->n_threads[0]);
+    s->threads_prefill = atsi_threads_knee(c->threads[1], c->n_threads[1]);
     s->cpu_alone = c->memory.cpu_alone;
     s->copy_alone = c->memory.copy_alone;
     s->cpu_together = c->memory.cpu_together;
@@ -186,6 +188,20 @@ bool atsi_profile_copy(const struct atsi_profile *p, uint32_t index, const char 
             return true;
         }
         index -= p->c->n_copies[k];
+    }
+    return false;
+}
+
+bool atsi_profile_threads(const struct atsi_profile *p, uint32_t index, const char **phase,
+                          struct atsi_cost_threads *out)
+{
+    for (uint32_t k = 0; k < ATSI_N_COST_PHASES; k++) {
+        if (index < p->c->n_threads[k]) {
+            *phase = atsi_cost_phase_name((enum atsi_cost_phase)k);
+            *out = p->c->threads[k][index];
+            return true;
+        }
+        index -= p->c->n_threads[k];
     }
     return false;
 }

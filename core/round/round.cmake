@@ -7,6 +7,6 @@ list(APPEND ATSI_CORE_SOURCES
   round/needs.c round/plan_needs.c round/plan_fit.c round/plan_items.c round/plan_report.c round/plan_file.c round/plan_load.c
   round/bound.c round/caches.c round/sim_experts.c round/sim_routing.c
   round/costs.c round/costs_shape.c round/costs_file.c round/costs_key.c round/costs_machine.c
-  round/costs_stream.c
+  round/costs_stream.c round/knee.c round/measure_threads.c
   round/question_measured.c round/measure_here.c round/profile.c round/probe.c round/sim_machine.c
   round/accel.c round/chunk.c round/devices.c round/measure.c round/measure_op.c round/measure_memory.c round/measure_copy.c)

@@ -119,6 +119,12 @@ struct atsi_cpu_info {
     bool usable;        /* inside affinity mask and cgroup */
 };
 
+/* The first (data) and second cache of a CPU; index: level - 1. */
+struct atsi_cpu_caches {
+    uint64_t bytes[2];     /* of one cache; 0: not known */
+    uint32_t first_cpu[2]; /* which one it is: the lowest OS index of its CPUs */
+};
+
 struct atsi_topo {
     char cpu_model[128];
     uint32_t n_cpus, n_cores, n_usable_cpus, n_usable_cores, n_numa, n_kinds;
@@ -128,6 +134,7 @@ struct atsi_topo {
     double cgroup_cpus;               /* CPU time limit of the cgroup in CPUs; 0: none */
     uint64_t mem_total_bytes, mem_available_bytes; /* available: also inside cgroup limits */
     uint64_t page_bytes, huge_page_bytes;
+    const struct atsi_cpu_caches *cpu_caches; /* of each of cpus; NULL: not known */
 };
 
 /* [borrowed until close] */
@@ -205,11 +212,12 @@ struct atsi_session_info {
     const char *accel;        /* name of its backend */
     const char *accel_detail; /* of the device */
     uint64_t accel_weights, accel_slots, accel_caches, accel_compute;
-    uint64_t pinned_bytes;                   /* of the host's weights */
-    uint32_t n_items, n_resident;            /* scheduled items; those that live on it */
-    uint64_t n_rounds, n_replans, n_refused; /* refused: answers of policies */
-    uint64_t n_transfers, transfer_bytes;    /* of weights */
-    uint64_t n_copies, copy_bytes;           /* of activations */
+    uint64_t pinned_bytes;                    /* of the host's weights */
+    uint32_t n_items, n_resident;             /* scheduled items; those that live on it */
+    uint64_t n_rounds, n_replans, n_refused;  /* refused: answers of policies */
+    uint64_t n_transfers, transfer_bytes;     /* of weights */
+    uint64_t n_copies, copy_bytes;            /* of activations */
+    uint32_t threads_decode, threads_prefill; /* workers of rounds of one token, and of more */
 };
 
 /* ATSI_ENOFIT: context and buffers do not fit the memory there is (the numbers are named). */

@@ -94,6 +94,9 @@ struct atsi_host {
     uint32_t (*n_threads)(void *ctx);
     /* The engine's clock, nanoseconds: monotonic, or the simulator's.  [any thread] */
     uint64_t (*now_ns)(void *ctx);
+    /* First (data) and second cache of the CPUs that workers run on, in bytes: a worker's share
+     * where several use one, the smallest where they differ.  0: not known. */
+    uint64_t l1d_bytes, l2_bytes;
 };
 
 /* ---------------------------------------------------------------- backend */

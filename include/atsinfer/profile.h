@@ -31,6 +31,12 @@ struct atsi_cost_copy {
     uint32_t reserved;
 };
 
+/* A product with so many workers. */
+struct atsi_cost_threads {
+    uint32_t threads, n; /* samples */
+    uint64_t ns, low_ns, high_ns;
+};
+
 enum atsi_profile_mode {
     ATSI_PROFILE_CURRENT = 0, /* the kept table, or measured when there is no current one */
     ATSI_PROFILE_FORCE,       /* measured in any case */
@@ -64,6 +70,9 @@ struct atsi_profile_summary {
     uint64_t split_ns;                 /* a cut in the accelerator's queue */
     /* GB/s of host memory; 0: not measured. */
     double cpu_alone, copy_alone, cpu_together, copy_together;
+    /* Workers of one-token and of prefill rounds where settings leave them open; 0: not measured.
+     */
+    uint32_t threads_decode, threads_prefill;
 };
 
 struct atsi_profile_op {
@@ -106,6 +115,9 @@ ATSI_EXPORT bool atsi_profile_op(const struct atsi_profile *p, uint32_t index,
 /* channel: "pinned", "pageable" (weights), "to_accel", "to_host" (activations). */
 ATSI_EXPORT bool atsi_profile_copy(const struct atsi_profile *p, uint32_t index,
                                    const char **channel, struct atsi_cost_copy *out);
+/* phase: "decode", "prefill"; by threads. */
+ATSI_EXPORT bool atsi_profile_threads(const struct atsi_profile *p, uint32_t index,
+                                      const char **phase, struct atsi_cost_threads *out);
 /* Products that were measured on both devices. */
 ATSI_EXPORT bool atsi_profile_stream(const struct atsi_profile *p, uint32_t index,
                                      struct atsi_profile_stream *out);

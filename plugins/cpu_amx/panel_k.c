@@ -21,6 +21,7 @@
 #include "../cpu_avx512/panel_k.h"
 
 #define AMX_TOKENS 16u /* of a tile */
+#define AMX_SUPERS 2   /* split at once, at most: two bytes per weight, 32 rows, 32 KiB */
 
 /* One super-block of a panel as two signed bytes per weight: [dword][row][4]. */
 struct split_k {
@@ -161,7 +162,7 @@ CPU_INLINE void tokens_amx(const int has_min, const struct tile_job_k *job,
 /* A tiles_k_fn: whole panels only. */
 CPU_INLINE void tiles_amx(const int has_min, tiles_k_fn *rest, const struct tile_job_k *job)
 {
-    struct split_k split[2 * PANEL_SUPERS];
+    struct split_k split[2 * AMX_SUPERS];
     struct tile_job_k left = *job;
     uint32_t t = 0;
     for (uint32_t i = 0; i < 2 * job->n_super; i++)
@@ -245,8 +246,8 @@ static void panel_k_amx(uint32_t type, const void *w, uint32_t n_panels, const s
     if (x->n_tok < AMX_TOKENS)
         few[type](type, w, n_panels, x, y, ys);
     else
-        panel_many_tokens(tile[type], w, (size_t)atsi_panel_bytes(type, x->k), n_panels,
-                          x->k / SUPER, PANEL_SUPERS, x, y, ys);
+        panel_many_tokens(tile[type], w, (size_t)atsi_panel_bytes(type, x->k), n_panels, SUPER,
+                          AMX_SUPERS * SUPER, x, y, ys);
 }
 
 void fill_panel_k_amx(struct cpu_kernels *out)

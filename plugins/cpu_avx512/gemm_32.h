@@ -155,7 +155,11 @@ CPU_INLINE void few_tokens_32(const int type, const void *w, size_t stride, uint
 /* ---------------------------------------------------------------- many tokens: panels of 16 rows
  */
 
-#define PANEL_UNITS 4 /* units unpacked at once: 32 rows of 512 elements fit the first cache */
+/* Columns unpacked at once, at most (else as blocks.c says): the sums of their blocks are a
+ * register.
+ */
+#define PANEL_COLUMNS_32 512u
+#define PANEL_UNITS (PANEL_COLUMNS_32 / UNIT_ELEMS)
 
 /* One unit of 16 rows; the lane is the row throughout. */
 struct panel_32 {
@@ -345,7 +349,8 @@ static void tiles_32_wide(const struct tile_job_32 *job)
 CPU_INLINE void many_tokens_32(const int type, tiles_32_fn *tiles, const void *w, size_t stride,
                                uint32_t n_rows, const struct cpu_act *x, float *y, size_t ys)
 {
-    const uint32_t n_blocks = x->k / 32, step = PANEL_UNITS * UNIT_BLOCKS;
+    const uint32_t n_blocks = x->k / 32, columns = cpu_blocks_of(x).columns;
+    const uint32_t step = (columns < PANEL_COLUMNS_32 ? columns : PANEL_COLUMNS_32) / 32;
     struct panel_32 panel[2 * PANEL_UNITS];
     for (uint32_t row = 0; row < n_rows; row += PANEL_ROWS) {
         const uint8_t *p[PANEL_ROWS];

@@ -138,7 +138,8 @@ CPU_INLINE void few_tokens_k(const int type, const void *w, size_t stride, uint3
 /* ---------------------------------------------------------------- many tokens: panels of 16 rows
  */
 
-#define PANEL_SUPERS 2 /* super-blocks unpacked at once: 32 rows of them fit the first cache */
+/* Super-blocks unpacked at once, at most: 32 rows of them fit the first cache (blocks.c). */
+#define PANEL_SUPERS (CPU_BLOCKS_MOST_COLUMNS / SUPER)
 
 /* One super-block of 16 rows; the lane is the row throughout. */
 struct panel_k {
@@ -372,13 +373,13 @@ static void tiles_k_32_wide(const struct tile_job_k *job)
 CPU_INLINE void many_tokens_k(const int type, tiles_k_fn *tiles, const void *w, size_t stride,
                               uint32_t n_rows, const struct cpu_act *x, float *y, size_t ys)
 {
-    const uint32_t n_super = x->k / SUPER;
+    const uint32_t n_super = x->k / SUPER, step = cpu_blocks_of(x).columns / SUPER;
     struct panel_k panel[2 * PANEL_SUPERS];
     for (uint32_t row = 0; row < n_rows; row += PANEL_ROWS) {
         const uint8_t *p[PANEL_ROWS];
         panel_rows(w, stride, n_rows, row, p);
-        for (uint32_t s = 0; s < n_super; s += PANEL_SUPERS) {
-            const uint32_t n = n_super - s < PANEL_SUPERS ? n_super - s : PANEL_SUPERS;
+        for (uint32_t s = 0; s < n_super; s += step) {
+            const uint32_t n = n_super - s < step ? n_super - s : step;
             const struct tile_job_k job = {panel,
                                            n,
                                            s == 0,

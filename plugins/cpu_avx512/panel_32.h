@@ -205,7 +205,7 @@ static void gemm_panel_32(const struct panel_few *few, panel_tile_fn *tile, uint
     if (x->n_tok < few->many)
         panel_few_tokens(few, w, bytes, n_panels, x, y, ys);
     else
-        panel_many_tokens(tile, w, bytes, n_panels, x->k / 32, PANEL_UNITS * UNIT_BLOCKS, x, y, ys);
+        panel_many_tokens(tile, w, bytes, n_panels, 32, PANEL_COLUMNS_32, x, y, ys);
 }
 
 #define FEW_ARGS                                                                                   \

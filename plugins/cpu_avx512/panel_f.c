@@ -169,7 +169,7 @@ static void gemm_panel_f(const struct panel_few *few, panel_tile_fn *tile, uint3
     if (x->n_tok < few->many)
         panel_few_tokens(few, w, bytes, n_panels, x, y, ys);
     else
-        panel_many_tokens(tile, w, bytes, n_panels, x->k, STEP_COLUMNS, x, y, ys);
+        panel_many_tokens(tile, w, bytes, n_panels, 1, STEP_COLUMNS, x, y, ys);
 }
 
 #define FEW_ARGS                                                                                   \

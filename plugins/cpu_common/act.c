@@ -98,10 +98,12 @@ void cpu_act_prepare(struct cpu_worker *w, const struct atsi_op *op, const struc
     if (step->block == 0) {
         w->act = (struct cpu_act){
             .k = step->act_k, .n_tok = step->act_rows, .f = x->data, .f_stride = step->act_k};
+        w->act.blocks = &w->run->be->blocks;
         return;
     }
     cpu_act_layout(&w->act, step->act_rows, step->act_k, step->block,
                    own ? w->w->scratch : w->run->be->shared.data);
+    w->act.blocks = &w->run->be->blocks;
     if (!step->quantize)
         return;
     if (!own)

@@ -44,6 +44,11 @@ static int cpu_probe(const struct atsi_host *host)
     return (host->cpu_caps & desc->caps) == desc->caps ? 1 : 0;
 }
 
+static bool knows_caches(const struct atsi_host *host)
+{
+    return host->struct_size >= offsetof(struct atsi_host, l2_bytes) + sizeof host->l2_bytes;
+}
+
 static int cpu_open(const struct atsi_host *host, int index, struct atsi_backend **out,
                     struct atsi_err *err)
 {
@@ -57,6 +62,8 @@ static int cpu_open(const struct atsi_host *host, int index, struct atsi_backend
     be->host = host;
     be->name = desc->name;
     desc->kernels(host, &be->kernels);
+    be->blocks =
+        knows_caches(host) ? cpu_blocks_for(host->l1d_bytes, host->l2_bytes) : cpu_blocks_for(0, 0);
     *out = be;
     return ATSI_OK;
 }

@@ -43,9 +43,10 @@ struct atsi_backend {
     const struct atsi_host *host;
     const char *name;
     struct cpu_kernels kernels;
-    struct cpu_block steps;  /* struct cpu_step per op of the split */
-    struct cpu_block shared; /* quantized activations of a batch, written by all workers */
-    struct cpu_block parts;  /* results of an attention's chunks */
+    struct cpu_blocks blocks; /* how products walk */
+    struct cpu_block steps;   /* struct cpu_step per op of the split */
+    struct cpu_block shared;  /* quantized activations of a batch, written by all workers */
+    struct cpu_block parts;   /* results of an attention's chunks */
 };
 
 /* One run of a split, seen by all workers. */

@@ -24,6 +24,19 @@
 #include "atsinfer/op.h"
 #include "atsinfer/plugin.h"
 
+/* How products of many tokens walk panels, so that what is used again stays in a cache (blocks.c).
+ * Results do not depend on it. */
+struct cpu_blocks {
+    uint32_t columns; /* unpacked at a time for the first cache: 256, 512, 768 or 1024 */
+    uint32_t panels;  /* that share activations in the second cache, even */
+    uint32_t tokens;  /* of a pass over them */
+};
+#define CPU_BLOCKS_MOST_COLUMNS 1024
+
+/* For the first (data) and second cache that a worker has, in bytes; 0, or more or less than a core
+ * can have: as for 32 KiB and 1 MiB. */
+struct cpu_blocks cpu_blocks_for(uint64_t l1d_bytes, uint64_t l2_bytes);
+
 /* n_tok activation rows, rounded to 8 bits or not.
  *   block = 32:  per 32 elements d = f16-rounded(amax / 127), q = round-half-even(x * (127 / amax))
  *   block = 256: per 256 elements m = signed element of largest magnitude (first one on a tie),
@@ -41,7 +54,14 @@ struct cpu_act {
     float *d;                               /* [n_tok][d_stride] */
     int16_t *bsum;                          /* [n_tok][bsum_stride] */
     size_t q_stride, d_stride, bsum_stride; /* in elements; every row 64-byte aligned */
+    const struct cpu_blocks *blocks;        /* NULL: cpu_blocks_for(0, 0) */
 };
+
+/* Those of a call. */
+static inline struct cpu_blocks cpu_blocks_of(const struct cpu_act *x)
+{
+    return x->blocks != NULL ? *x->blocks : cpu_blocks_for(0, 0);
+}
 
 /* y[t * y_stride + r] = row r of w times activation row t, for r < n_rows and t < x->n_tok.
  * w: n_rows rows of x->k elements, w_stride bytes apart.  n_rows and n_tok may be 0; any n_rows.

@@ -115,6 +115,7 @@ static void gather(const struct cpu_worker *w, const struct atsi_op *op, const u
         *out = (struct cpu_act){.k = a->k, .n_tok = n, .f = memory, .f_stride = a->k};
     else
         cpu_act_layout(out, n, a->k, a->block, memory);
+    out->blocks = a->blocks;
     for (uint32_t i = 0; i < n; i++) {
         struct cpu_act from =
             cpu_act_row(a, row_per_slot(op) ? slot[i] : slot[i] / op->p.moe.n_used);

@@ -7,7 +7,7 @@
  * prefetching pays, and each stream walks its own half of the panels.
  * Many tokens: two panels are unpacked to bytes for a few hundred columns, in the first cache, and
  * used for every token.  A group of panels passes over the same columns of the activations before
- * the next columns come, so that these are read from the second cache.
+ * the next columns come, so that these are read from the second cache.  How many of each: blocks.c.
  *
  * For kernel files: include it behind the plugin's simd.h (CPU_INLINE, CPU_UNROLL).
  */
@@ -18,8 +18,6 @@
 #include "cpu_kernels.h"
 
 #define PANEL_FAR_K 2048 /* rows up to this length: each stream in its own half */
-#define PANEL_GROUP 16   /* panels that share the activations in the second cache */
-#define PANEL_TOKENS 512 /* tokens of a pass: their columns are 256 KiB at 512 a time */
 
 /* Where few tokens' activations are read: plain pointers that walk along, as gcc 12 makes of sums
  * of base and index an instruction each. */
@@ -96,22 +94,28 @@ struct panel_tile {
 
 typedef void panel_tile_fn(const struct panel_tile *tile);
 
-/* step: blocks that are unpacked at a time */
+static inline uint32_t panel_least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* elems: columns of a block; most: columns that fn can unpack at a time */
 static inline void panel_many_tokens(panel_tile_fn *fn, const uint8_t *w, size_t bytes,
-                                     uint32_t n_panels, uint32_t n_blocks, uint32_t step,
+                                     uint32_t n_panels, uint32_t elems, uint32_t most,
                                      const struct cpu_act *x, float *y, size_t ys)
 {
-    for (uint32_t t = 0; t < x->n_tok; t += PANEL_TOKENS)
-        for (uint32_t g = 0; g < n_panels; g += PANEL_GROUP)
+    const struct cpu_blocks at_a_time = cpu_blocks_of(x);
+    const uint32_t step = panel_least(at_a_time.columns, most) / elems, n_blocks = x->k / elems;
+    for (uint32_t t = 0; t < x->n_tok; t += at_a_time.tokens)
+        for (uint32_t g = 0; g < n_panels; g += at_a_time.panels)
             for (uint32_t b = 0; b < n_blocks; b += step)
-                for (uint32_t p = g; p < n_panels && p < g + PANEL_GROUP; p += 2) {
+                for (uint32_t p = g; p < n_panels && p - g < at_a_time.panels; p += 2) {
                     const struct panel_tile tile = {w + p * bytes,
                                                     p + 1 < n_panels ? bytes : 0,
                                                     b,
-                                                    n_blocks - b < step ? n_blocks - b : step,
+                                                    panel_least(n_blocks - b, step),
                                                     t,
-                                                    x->n_tok - t < PANEL_TOKENS ? x->n_tok - t
-                                                                                : PANEL_TOKENS,
+                                                    panel_least(x->n_tok - t, at_a_time.tokens),
                                                     x,
                                                     y + t * ys + p * (size_t)ATSI_PANEL_ROWS,
                                                     ys};

@@ -12,7 +12,8 @@
  * For float weights each element is a block with isum = 1.  Where every sum of absolute values is a
  * small integer (CK_EXACT) nothing may round at all, and the bound is 0.
  *
- * Besides, a token alone, and any cut of the rows, must give the same bits.
+ * Besides, a token alone, any cut of the rows, and the block sizes for any cache must give the same
+ * bits.
  *
  * Products on panels are held to all of the same; rows are then cut at multiples of 16.
  */
@@ -234,6 +235,29 @@ done:
     ck_mem_close(&again);
 }
 
+/* The most different ways to walk: the same bits. */
+static void check_blocks(struct ck *c, const struct gemm_case *g, const struct weights *w,
+                         const struct cpu_act *x, const float *y, size_t y_stride)
+{
+    static const struct cpu_blocks blocks[] = {{256, 2, 7}, {CPU_BLOCKS_MOST_COLUMNS, 64, 4096}};
+    struct ck_mem again = ck_mem_open((size_t)g->n_tok * g->n_rows * sizeof(float), 4);
+    float *p = (float *)(void *)again.data;
+    for (size_t b = 0; b < sizeof blocks / sizeof blocks[0]; b++) {
+        struct cpu_act other = *x;
+        other.blocks = &blocks[b];
+        product(g, w, 0, g->n_rows, &other, p, g->n_rows);
+        for (uint32_t t = 0; t < g->n_tok; t++)
+            for (uint32_t r = 0; r < g->n_rows; r++)
+                if (!same_bits(p[(size_t)t * g->n_rows + r], y[t * y_stride + r])) {
+                    ck_fail(c, "element [%u][%u] changes with %u columns, %u panels, %u tokens", t,
+                            r, blocks[b].columns, blocks[b].panels, blocks[b].tokens);
+                    goto done;
+                }
+    }
+done:
+    ck_mem_close(&again);
+}
+
 static struct weights open_weights(struct ck *c, const struct gemm_case *g)
 {
     size_t row = (size_t)atsi_row_bytes(g->type, g->k), stride = row + g->w_gap;
@@ -276,6 +300,7 @@ static void gemm_case(struct ck *c, const void *arg)
     ck_mem_around(c, &y, "y");
     check_cuts(c, g, &w, &x.act, out, y_stride);
     check_row_cuts(c, g, &w, &x.act, out, y_stride);
+    check_blocks(c, g, &w, &x.act, out, y_stride);
     if (g->same != NULL)
         check_layouts(c, g, &w, &x.act, out, y_stride);
     ck_act_check(c, &x);

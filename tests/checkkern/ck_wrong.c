@@ -156,6 +156,14 @@ static void second_stream_differs(PANEL_ARGS)
         y[16] *= 1.0F + 0x1p-23F;
 }
 
+/* A step that the unpacked columns do not fit. */
+static void large_step_differs(PANEL_ARGS)
+{
+    panel_product(type, panels, n_panels, x, y, y_stride);
+    if (n_panels > 0 && x->n_tok > 0 && cpu_blocks_of(x).columns > 512)
+        y[0] *= 1.0F + 0x1p-23F;
+}
+
 static void panel_reads_on(PANEL_ARGS)
 {
     const volatile unsigned char *end =
@@ -170,6 +178,7 @@ static const struct {
 } wrong_panel[] = {{"takes panels for rows", takes_rows},
                    {"forgets the odd panel", odd_panel_lost},
                    {"depends on panels side by side", second_stream_differs},
+                   {"depends on the sizes of caches", large_step_differs},
                    {"reads past the last panel", panel_reads_on}};
 
 /* ---------------------------------------------------------------- other slots */

@@ -14,3 +14,11 @@ target_link_libraries(test_session_faults PRIVATE atsi_core)
 foreach(function malloc calloc pread write fsync close rename fallocate)
   target_link_options(test_session_faults PRIVATE -Wl,--wrap=${function})
 endforeach()
+
+# Caches as a description of the machine names them, and answers that do not depend on them.
+atsinfer_test(test_caches test_caches.c scratch.c)
+target_link_libraries(test_caches PRIVATE atsi_core)
+add_dependencies(test_caches gguf cpu_ref)
+if(TARGET cpu_avx2)
+  add_dependencies(test_caches cpu_avx2 cpu_avx512)
+endif()

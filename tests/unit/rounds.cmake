@@ -24,6 +24,10 @@ add_dependencies(test_plan sim policy_dp policy_static)
 # Measured costs: tables and files; measuring, on the reference backend and the test accelerator
 atsinfer_test(test_costs test_costs.c scratch.c)
 target_link_libraries(test_costs PRIVATE atsi_core m)
+atsinfer_test(test_threads test_threads.c scratch.c)
+target_link_libraries(test_threads PRIVATE atsi_core)
+add_dependencies(test_threads gguf cpu_ref)
+
 atsinfer_test(test_measure test_measure.c scratch.c)
 target_link_libraries(test_measure PRIVATE atsi_core)
 add_dependencies(test_measure gguf cpu_ref twin)

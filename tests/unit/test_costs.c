@@ -34,6 +34,9 @@ static const char table_text[] = "atsinfer costs 1\n"
                                  "copy pageable 1000 900 900 900 3\n"
                                  "copy to_accel 4096 1000 1000 1000 3\n"
                                  "copy to_host 4096 9000 9000 9000 3\n"
+                                 "threads decode 1 900 850 1000 5\n"
+                                 "threads decode 2 460 450 500 5\n"
+                                 "threads prefill 1 8000 7900 8100 3\n"
                                  "op host matmul Q4_K rows 256 1024 0 0 0 0 0 0\n"
                                  "time 1 0 1000 900 1100 500 15\n"
                                  "time 4 0 2000 1900 2100 0 15\n"
@@ -203,6 +206,11 @@ static void strangers_files(void **state)
         {"mem 1000000 8589934592\n", "mem 1\n", "a number is missing", ATSI_EFORMAT},
         {"dram 40 20", "dram nan 20", "expected GB/s", ATSI_EFORMAT},
         {"dram 40 20", "dram -1 20", "expected GB/s", ATSI_EFORMAT},
+        {"threads decode 2", "threads decode 1", "must ascend", ATSI_EFORMAT},
+        {"threads decode 1", "threads decode 0", "from 1 on", ATSI_EFORMAT},
+        {"threads decode 2", "threads decode 513", "up to 512", ATSI_EFORMAT},
+        {"threads decode 2", "threads answer 2", "none of decode, prefill", ATSI_EFORMAT},
+        {"threads prefill 1 8000 7900", "threads prefill 1 7000 7900", "the median", ATSI_EFORMAT},
         {"took", "taken", "begins with no word of this format", ATSI_EFORMAT},
         {"copy pinned 100000", "copy pinned 999", "must ascend in bytes", ATSI_EFORMAT},
         {"copy pinned 1000 600", "copy pinned 1000 0", "times above 0", ATSI_EFORMAT},

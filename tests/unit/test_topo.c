@@ -383,6 +383,60 @@ static void bad_choices_are_explained(void **state)
     atsi_topo_close(t);
 }
 
+/* ---------------------------------------------------------------- caches of workers */
+#define CLUSTERS "l2:2(size=4194304) l1:4(size=32768) core:1 pu:1" /* four cores on an L2 */
+
+static const struct {
+    const char *source, *cpus, *cores;
+    uint32_t threads;
+    uint64_t l1d, l2;
+} shares[] = {
+    {HYBRID, "", "p", 0, 49152, 1310720},
+    {HYBRID, "", "all", 0, 49152, 1310720},
+    {HYBRID, "", "p", 16, 24576, 655360}, /* both threads of every core */
+    {HYBRID, "", "p", 9, 24576, 655360},  /* of one: the others wait for it */
+    {CLUSTERS, "", "p", 0, 32768, 1048576},
+    {CLUSTERS, "0,4", "p", 0, 32768, 4194304}, /* one worker on each */
+    {CLUSTERS, "0-2", "p", 0, 32768, 1398101},
+    {CLUSTERS, "0", "p", 3, 32768, 4194304}, /* they take turns on one CPU */
+    {"l2:1(size=262144) l1:1(size=32768) core:1 pu:1", "", "p", 0, 32768, 262144},
+    {"core:4 pu:2", "", "p", 0, 0, 0},
+};
+
+static void workers_have_their_share_of_caches(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
+        struct atsi_topo *t = open_topo(shares[i].source);
+        struct atsi_err err = ATSI_ERR_INIT;
+        uint32_t out[64];
+        int n =
+            atsi_topo_pick(t, shares[i].cpus, shares[i].cores, shares[i].threads, out, 64, &err);
+        assert_true(n > 0);
+        assert_int_equal(atsi_topo_share(t, out, (uint32_t)n, 1), shares[i].l1d);
+        assert_int_equal(atsi_topo_share(t, out, (uint32_t)n, 2), shares[i].l2);
+        atsi_topo_close(t);
+    }
+}
+
+/* One core without a known cache: nothing is known of all. */
+static void unknown_caches_are_not_guessed(void **state)
+{
+    static const struct atsi_cpu_info cpus[] = {{.os_index = 0, .usable = true},
+                                                {.os_index = 5, .core = 1, .usable = true}};
+    static const struct atsi_cpu_caches caches[] = {{{49152, 2097152}, {0, 0}},
+                                                    {{0, 2097152}, {0, 5}}};
+    static const uint32_t both[] = {0, 5};
+    struct atsi_topo t = {.n_cpus = 2, .cpus = cpus, .cpu_caches = caches};
+    (void)state;
+    assert_int_equal(atsi_topo_share(&t, both, 1, 1), 49152);
+    assert_int_equal(atsi_topo_share(&t, both, 2, 1), 0);
+    assert_int_equal(atsi_topo_share(&t, both, 2, 2), 2097152);
+    assert_int_equal(atsi_topo_share(&t, both, 0, 2), 0);
+    t.cpu_caches = NULL;
+    assert_int_equal(atsi_topo_share(&t, both, 1, 1), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,6 +453,8 @@ int main(void)
         cmocka_unit_test(quota_and_room_bound_the_default),
         cmocka_unit_test(unusable_cpus_are_left_alone),
         cmocka_unit_test(bad_choices_are_explained),
+        cmocka_unit_test(workers_have_their_share_of_caches),
+        cmocka_unit_test(unknown_caches_are_not_guessed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

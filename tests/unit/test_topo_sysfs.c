@@ -71,6 +71,12 @@ static void test_hybrid(void **state)
     assert_int_equal(atsi_topo_pick(t, "", "p", 0, cpus, 8, &err), 2);
     assert_int_equal(cpus[0], 0);
     assert_int_equal(cpus[1], 2);
+    assert_int_equal(atsi_topo_share(t, cpus, 2, 1), 48 * 1024);
+    assert_int_equal(atsi_topo_share(t, cpus, 2, 2), 0);
+    cpus[1] = 1; /* both on one core */
+    assert_int_equal(atsi_topo_share(t, cpus, 2, 1), 24 * 1024);
+    cpus[1] = 4;
+    assert_int_equal(atsi_topo_share(t, cpus, 2, 1), 32 * 1024);
     atsi_topo_sysfs_close(t);
 }
 
