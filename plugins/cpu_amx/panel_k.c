@@ -47,23 +47,18 @@ CPU_INLINE void split_store(__m512i even, __m512i odd, int8_t *low, int8_t *high
     _mm512_store_si512(high, h);
 }
 
-/* has_min: what the bias multiplies is subtracted apart; else it is -zero * scale, added here. */
-CPU_INLINE void split_panel(const int has_min, const struct panel_k *p, struct split_k *o)
+/* zero: the code that means 0; with mins, which are subtracted apart, it is 0. */
+CPU_INLINE void split_panel(int zero, const struct panel_k *p, struct split_k *o)
 {
     for (int g = 0; g < 16; g++) {
         const __m512i s32 = _mm512_load_si512(p->scale[g]);
         const __m512i s = word_pair(s32, s32);
-        __m512i zero = _mm512_setzero_si512();
-        if (!has_min) {
-            const __m512i pair = _mm512_load_si512(p->bias[g / 2]);
-            zero = g % 2 == 0 ? word_pair(pair, pair)
-                              : word_pair(_mm512_srli_epi32(pair, 16), _mm512_srli_epi32(pair, 16));
-        }
+        const __m512i less = _mm512_mullo_epi16(s, _mm512_set1_epi16((short)-zero));
         for (int c = 4 * g; c < 4 * g + 4; c++) {
             const __m512i q = _mm512_load_si512(p->q[c]);
             const __m512i even = _mm512_and_si512(q, _mm512_set1_epi16(255));
-            split_store(_mm512_add_epi16(_mm512_mullo_epi16(even, s), zero),
-                        _mm512_add_epi16(_mm512_mullo_epi16(_mm512_srli_epi16(q, 8), s), zero),
+            split_store(_mm512_add_epi16(_mm512_mullo_epi16(even, s), less),
+                        _mm512_add_epi16(_mm512_mullo_epi16(_mm512_srli_epi16(q, 8), s), less),
                         &o->low[c][0][0], &o->high[c][0][0]);
         }
     }
@@ -109,7 +104,7 @@ CPU_INLINE __m512i min_sum(const struct panel_k *p, const int16_t *bsum)
 {
     __m512i sum = _mm512_setzero_si512();
     for (int j = 0; j < 8; j++)
-        sum = dot2(sum, _mm512_load_si512(p->bias[j]), broadcast_i32(bsum + 2 * j));
+        sum = dot2(sum, _mm512_load_si512(p->min[j]), broadcast_i32(bsum + 2 * j));
     return sum;
 }
 
@@ -167,7 +162,7 @@ CPU_INLINE void tiles_amx(const int has_min, tiles_k_fn *rest, const struct tile
     uint32_t t = 0;
     for (uint32_t i = 0; i < 2 * job->n_super; i++)
         if (job->m1 != 0 || i % 2 == 0)
-            split_panel(has_min, &job->panel[i], &split[i]);
+            split_panel(job->zero, &job->panel[i], &split[i]);
     AMX_CONFIGURE(&all_full);
     for (; job->n_tok - t >= 2 * AMX_TOKENS; t += 2 * AMX_TOKENS)
         tokens_amx(has_min, job, split, t, 2 * AMX_TOKENS);

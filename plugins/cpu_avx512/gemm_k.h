@@ -145,17 +145,22 @@ CPU_INLINE void few_tokens_k(const int type, const void *w, size_t stride, uint3
 struct panel_k {
     _Alignas(64) uint8_t q[64][16][4]; /* codes of elements 4c .. 4c + 3 */
     int32_t scale[16][16];             /* [group] */
-    int16_t bias[8][16][2]; /* [pair of groups]: what multiplies the two block sums: the min, or
-                             * -zero * scale */
+    int16_t min[8][16][2];             /* [pair of groups]; of types with mins */
     float d[16], dmin[16];
 };
 
-CPU_INLINE __m512i word_pair(__m512i lo, __m512i hi)
+/* Even words of one, odd words of the other. */
+CPU_INLINE __m512i odd_words(__m512i even, __m512i odd)
 {
-    return _mm512_mask_blend_epi16(0xaaaaaaaau, lo, _mm512_slli_epi32(hi, 16));
+    return _mm512_mask_blend_epi16(0xaaaaaaaau, even, odd);
 }
 
-/* scale [16 rows][16 groups] bytes (mins likewise) -> the panel's scale and bias. */
+CPU_INLINE __m512i word_pair(__m512i lo, __m512i hi)
+{
+    return odd_words(lo, _mm512_slli_epi32(hi, 16));
+}
+
+/* scale [16 rows][16 groups] bytes (mins likewise) -> the panel's scale and min. */
 CPU_INLINE void panel_scales_k(const int type, const uint8_t *scale, const uint8_t *min,
                                struct panel_k *o)
 {
@@ -170,18 +175,11 @@ CPU_INLINE void panel_scales_k(const int type, const uint8_t *scale, const uint8
     transpose_lanes_4(vs);
     transpose_lanes_4(vm);
     for (unsigned g = 0; g < 16; g += 2) {
-        __m512i a = byte_of_dword(vs[g / 4], g % 4), b = byte_of_dword(vs[g / 4], g % 4 + 1);
-        _mm512_store_si512(o->scale[g], a);
-        _mm512_store_si512(o->scale[g + 1], b);
-        if (f->has_min) {
-            a = byte_of_dword(vm[g / 4], g % 4);
-            b = byte_of_dword(vm[g / 4], g % 4 + 1);
-            _mm512_store_si512(o->bias[g / 2], word_pair(a, b));
-        } else {
-            _mm512_store_si512(
-                o->bias[g / 2],
-                _mm512_mullo_epi16(word_pair(a, b), _mm512_set1_epi16((short)-f->zero)));
-        }
+        _mm512_store_si512(o->scale[g], byte_of_dword(vs[g / 4], g % 4));
+        _mm512_store_si512(o->scale[g + 1], byte_of_dword(vs[g / 4], g % 4 + 1));
+        if (f->has_min)
+            _mm512_store_si512(o->min[g / 2], word_pair(byte_of_dword(vm[g / 4], g % 4),
+                                                        byte_of_dword(vm[g / 4], g % 4 + 1)));
     }
 }
 
@@ -211,6 +209,17 @@ CPU_INLINE void unpack_panel_k(const int type, const uint8_t *const w[16], size_
     panel_scales_k(type, scale[0], min[0], o);
 }
 
+CPU_INLINE __m256i load_256(const void *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+/* Sums of 16 times a factor -> of 32. */
+CPU_INLINE __m256i sums_of_32(const int16_t bsum[16], int factor)
+{
+    return _mm256_madd_epi16(load_256(bsum), _mm256_set1_epi16((short)factor));
+}
+
 /* What a tile reads of the activations: token t of the tile at a fixed stride. */
 struct tile_k {
     const int8_t *q;
@@ -219,30 +228,64 @@ struct tile_k {
     size_t q_stride, bsum_stride, d_stride;
 };
 
-/* sum[.][t] += bias times the block sums of token t. */
-CPU_INLINE void tile_bias_k(const struct panel_k *p0, const struct panel_k *p1,
-                            const struct tile_k *x, const int n, __m512i sum[2][TILE_TOKENS])
+/* sum[.][t] += mins times the block sums of token t. */
+CPU_INLINE void tile_mins_16_k(const struct panel_k *p0, const struct panel_k *p1,
+                               const struct tile_k *x, const int n, __m512i sum[2][TILE_TOKENS])
 {
     for (int j = 0; j < 8; j++) {
-        __m512i b0 = _mm512_load_si512(p0->bias[j]), b1 = _mm512_load_si512(p1->bias[j]);
+        __m512i m0 = _mm512_load_si512(p0->min[j]), m1 = _mm512_load_si512(p1->min[j]);
         for (int t = 0; t < n; t++) {
             __m512i b = broadcast_i32(x->bsum + (size_t)t * x->bsum_stride + 2 * j);
-            sum[0][t] = dot2(sum[0][t], b0, b);
-            sum[1][t] = dot2(sum[1][t], b1, b);
+            sum[0][t] = dot2(sum[0][t], m0, b);
+            sum[1][t] = dot2(sum[1][t], m1, b);
         }
     }
 }
 
-/* sum[.][t] += scale * code * q of one super-block. */
+/* The same where both groups of each pair are one of 32: two pairs at a time. */
+CPU_INLINE void tile_mins_32_k(const struct panel_k *p0, const struct panel_k *p1,
+                               const struct tile_k *x, const int n, __m512i sum[2][TILE_TOKENS])
+{
+    _Alignas(16) int16_t both[TILE_TOKENS][8];
+    for (int t = 0; t < n; t++)
+        _mm_store_si128((__m128i *)(void *)both[t],
+                        _mm256_cvtepi32_epi16(sums_of_32(x->bsum + (size_t)t * x->bsum_stride, 1)));
+    for (int j = 0; j < 8; j += 2) {
+        __m512i m0 = odd_words(_mm512_load_si512(p0->min[j]), _mm512_load_si512(p0->min[j + 1]));
+        __m512i m1 = odd_words(_mm512_load_si512(p1->min[j]), _mm512_load_si512(p1->min[j + 1]));
+        for (int t = 0; t < n; t++) {
+            __m512i b = broadcast_i32(both[t] + j);
+            sum[0][t] = dot2(sum[0][t], m0, b);
+            sum[1][t] = dot2(sum[1][t], m1, b);
+        }
+    }
+}
+
+/* start[t][group] = -zero times the sum of the group's activations, from where its dots begin. */
+CPU_INLINE void tile_zeros_k(const int group, int zero, const struct tile_k *x, const int n,
+                             int32_t start[TILE_TOKENS][16])
+{
+    for (int t = 0; t < n; t++) {
+        const int16_t *bsum = x->bsum + (size_t)t * x->bsum_stride;
+        if (group == 32)
+            _mm256_store_si256((__m256i *)(void *)start[t], sums_of_32(bsum, -zero));
+        else
+            _mm512_store_si512(start[t], _mm512_mullo_epi32(_mm512_cvtepi16_epi32(load_256(bsum)),
+                                                            _mm512_set1_epi32(-zero)));
+    }
+}
+
+/* sum[.][t] += scale * dot for every group of one super-block; start: tile_zeros_k(), or NULL. */
 CPU_INLINE void tile_dots_k(const int wide, const int group, const struct panel_k *p0,
-                            const struct panel_k *p1, const struct tile_k *x, const int n,
-                            __m512i sum[2][TILE_TOKENS])
+                            const struct panel_k *p1, const struct tile_k *x, const int32_t *start,
+                            const int n, __m512i sum[2][TILE_TOKENS])
 {
     for (int g = 0; g < 16; g += group / 16) {
         __m512i s0 = _mm512_load_si512(p0->scale[g]), s1 = _mm512_load_si512(p1->scale[g]);
         __m512i dot[2][TILE_TOKENS];
         for (int t = 0; t < n; t++)
-            dot[0][t] = dot[1][t] = _mm512_setzero_si512();
+            dot[0][t] = dot[1][t] =
+                _mm512_set1_epi32(start != NULL ? start[16 * t + g / (group / 16)] : 0);
         for (int c = 4 * g; c < 4 * g + group / 4; c++) {
             __m512i w0 = _mm512_load_si512(p0->q[c]), w1 = _mm512_load_si512(p1->q[c]);
             for (int t = 0; t < n; t++) {
@@ -258,26 +301,40 @@ CPU_INLINE void tile_dots_k(const int wide, const int group, const struct panel_
     }
 }
 
-CPU_INLINE void tile_super_k(const int wide, const int group, const int has_min,
-                             const struct panel_k *p0, const struct panel_k *p1,
-                             const struct tile_k *x, const int n, __m512 acc[2][TILE_TOKENS])
+/* acc[.][t] -= dmin * da * (mins times the block sums of token t) */
+CPU_INLINE void tile_mins_k(const int group, const struct panel_k *p0, const struct panel_k *p1,
+                            const struct tile_k *x, const int n, __m512 acc[2][TILE_TOKENS])
 {
+    const __m512 m0 = _mm512_load_ps(p0->dmin), m1 = _mm512_load_ps(p1->dmin);
     __m512i sum[2][TILE_TOKENS];
     for (int t = 0; t < n; t++)
         sum[0][t] = sum[1][t] = _mm512_setzero_si512();
-    tile_bias_k(p0, p1, x, n, sum);
-    if (has_min) {
-        __m512 m0 = _mm512_load_ps(p0->dmin), m1 = _mm512_load_ps(p1->dmin);
-        for (int t = 0; t < n; t++) {
-            __m512 da = _mm512_set1_ps(x->d[(size_t)t * x->d_stride]);
-            acc[0][t] =
-                _mm512_fnmadd_ps(_mm512_mul_ps(m0, da), _mm512_cvtepi32_ps(sum[0][t]), acc[0][t]);
-            acc[1][t] =
-                _mm512_fnmadd_ps(_mm512_mul_ps(m1, da), _mm512_cvtepi32_ps(sum[1][t]), acc[1][t]);
-            sum[0][t] = sum[1][t] = _mm512_setzero_si512();
-        }
+    if (group == 32)
+        tile_mins_32_k(p0, p1, x, n, sum);
+    else
+        tile_mins_16_k(p0, p1, x, n, sum);
+    for (int t = 0; t < n; t++) {
+        const __m512 da = _mm512_set1_ps(x->d[(size_t)t * x->d_stride]);
+        acc[0][t] =
+            _mm512_fnmadd_ps(_mm512_mul_ps(m0, da), _mm512_cvtepi32_ps(sum[0][t]), acc[0][t]);
+        acc[1][t] =
+            _mm512_fnmadd_ps(_mm512_mul_ps(m1, da), _mm512_cvtepi32_ps(sum[1][t]), acc[1][t]);
     }
-    tile_dots_k(wide, group, p0, p1, x, n, sum);
+}
+
+CPU_INLINE void tile_super_k(const int wide, const int group, const int has_min, int zero,
+                             const struct panel_k *p0, const struct panel_k *p1,
+                             const struct tile_k *x, const int n, __m512 acc[2][TILE_TOKENS])
+{
+    _Alignas(64) int32_t start[TILE_TOKENS][16];
+    __m512i sum[2][TILE_TOKENS];
+    for (int t = 0; t < n; t++)
+        sum[0][t] = sum[1][t] = _mm512_setzero_si512();
+    if (has_min)
+        tile_mins_k(group, p0, p1, x, n, acc);
+    else
+        tile_zeros_k(group, zero, x, n, start);
+    tile_dots_k(wide, group, p0, p1, x, has_min ? NULL : start[0], n, sum);
     for (int t = 0; t < n; t++) {
         __m512 da = _mm512_set1_ps(x->d[(size_t)t * x->d_stride]);
         acc[0][t] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_load_ps(p0->d), da),
@@ -292,6 +349,7 @@ struct tile_job_k {
     const struct panel_k *panel;
     uint32_t n_super;
     int first; /* starts y instead of adding to it */
+    int zero;  /* the code that means 0, of types without mins */
     uint32_t n_tok;
     __mmask16 m0, m1; /* rows to store of either panel */
     struct tile_k x;  /* of token 0 */
@@ -312,7 +370,8 @@ CPU_INLINE void tile_rows_k(const int wide, const int group, const int has_min,
     x.d += t0 * x.d_stride;
     tile_start(job->first, y, ys, n, job->m0, job->m1, acc);
     for (uint32_t s = 0; s < job->n_super; s++) {
-        tile_super_k(wide, group, has_min, &job->panel[2 * s], &job->panel[2 * s + 1], &x, n, acc);
+        tile_super_k(wide, group, has_min, job->zero, &job->panel[2 * s], &job->panel[2 * s + 1],
+                     &x, n, acc);
         x.q += SUPER;
         x.bsum += 16;
         x.d++;
@@ -383,6 +442,7 @@ CPU_INLINE void many_tokens_k(const int type, tiles_k_fn *tiles, const void *w, 
             const struct tile_job_k job = {panel,
                                            n,
                                            s == 0,
+                                           forms_k[type].zero,
                                            x->n_tok,
                                            mask_left(n_rows - row),
                                            n_rows - row > 16 ? mask_left(n_rows - row - 16) : 0,

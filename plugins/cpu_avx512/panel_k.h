@@ -230,19 +230,13 @@ CPU_INLINE void unpack_super(const int type, const uint8_t *head, const uint8_t 
     CPU_UNROLL
     for (int g = 0; g < 16; g++) /* of 16 elements; two of 32-element sub-blocks are the same */
         _mm512_store_si512(o->scale[g], scale_of(type, &sc, f->group == 32 ? g / 2 : g));
-    CPU_UNROLL
-    for (int j = 0; j < 8; j++) {
-        const __m512i a = _mm512_load_si512(o->scale[2 * j]);
-        const __m512i b = _mm512_load_si512(o->scale[2 * j + 1]);
-        _mm512_store_si512(
-            o->bias[j],
-            f->has_min ? min_pair(type, &sc, j)
-                       : _mm512_mullo_epi16(word_pair(a, b), _mm512_set1_epi16((short)-f->zero)));
+    _mm512_store_ps(o->d, _mm512_cvtph_ps(load_256(head)));
+    if (f->has_min) {
+        CPU_UNROLL
+        for (int j = 0; j < 8; j++)
+            _mm512_store_si512(o->min[j], min_pair(type, &sc, j));
+        _mm512_store_ps(o->dmin, _mm512_cvtph_ps(load_256(head + 32)));
     }
-    _mm512_store_ps(o->d, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)head)));
-    if (f->has_min)
-        _mm512_store_ps(o->dmin, _mm512_cvtph_ps(_mm256_loadu_si256(
-                                     (const __m256i *)(const void *)(head + 32))));
     CPU_UNROLL
     for (int s = 0; s < f->n_strip; s++) {
         CPU_UNROLL
@@ -275,6 +269,7 @@ CPU_INLINE void tile_panel_k(const int type, tiles_k_fn *tiles, const struct pan
         const struct tile_job_k job = {panel,
                                        g->n,
                                        g->first == 0,
+                                       forms_k[type].zero,
                                        g->n_tok,
                                        0xffff,
                                        n_panels == 2 ? 0xffff : 0,
