@@ -189,9 +189,12 @@ static void batch(struct cpu_worker *w, const struct atsi_op *op)
     memory += routing_bytes(op);
     for (uint32_t e = 0; e < n_expert && at < to; e++) {
         const uint64_t cost = expert_cost(&r, e), next = at + cost * out;
-        const size_t first = from > at && from < next ? row_at(from - at, cost, out) : 0;
-        const size_t end = to < next ? row_at(to - at, cost, out) : out;
-        if (cost > 0 && next > from && first < end)
+        size_t first, end;
+        if (cost == 0) /* nobody chose it */
+            continue;
+        first = from > at ? row_at(from - at, cost, out) : 0;
+        end = to < next ? row_at(to - at, cost, out) : out;
+        if (first < end)
             one_expert(w, op, e, r.slot + r.start[e], r.start[e + 1] - r.start[e], first, end,
                        memory);
         at = next;
