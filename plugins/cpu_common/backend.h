@@ -100,6 +100,16 @@ size_t cpu_delta_scratch(const struct atsi_op *op);
 
 void cpu_op_matmul(struct cpu_worker *w, const struct atsi_op *op);
 void cpu_op_experts(struct cpu_worker *w, const struct atsi_op *op);
+/* op_moe.c: all rows of some matrices lie on a line, each as long as it takes to compute it, and
+ * every worker has an equal piece of the line. */
+struct cpu_cut {
+    uint64_t at, from, to; /* the next matrix; the worker's piece */
+};
+/* length: of all matrices, their rows times their cost. */
+struct cpu_cut cpu_cut_open(uint64_t length, uint32_t tid, uint32_t n_threads);
+/* Rows [*first, *end) of the next matrix, *first a multiple of CPU_ROW_STEP, are the worker's;
+ * false: none is.  cost: of one row. */
+bool cpu_cut_next(struct cpu_cut *c, uint64_t cost, size_t rows, size_t *first, size_t *end);
 void cpu_op_attn(struct cpu_worker *w, const struct atsi_op *op);
 void cpu_op_embed(struct cpu_worker *w, const struct atsi_op *op);
 void cpu_op_rms_norm(struct cpu_worker *w, const struct atsi_op *op);

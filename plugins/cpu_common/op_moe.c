@@ -161,43 +161,54 @@ static void one_expert(struct cpu_worker *w, const struct atsi_op *op, uint32_t 
     }
 }
 
+/* ---------------------------------------------------------------- shares of a batch */
 static uint64_t expert_cost(const struct routing *r, uint32_t e)
 {
     uint32_t n = r->start[e + 1] - r->start[e];
     return n > 0 ? n + EXPERT_COST : 0;
 }
 
-/* The first row of an expert behind `at` of a line where each of its rows has length `cost`. */
-static size_t row_at(uint64_t at, uint64_t cost, size_t out)
+struct cpu_cut cpu_cut_open(uint64_t length, uint32_t tid, uint32_t n_threads)
 {
-    size_t row = (size_t)(at / cost / CPU_ROW_STEP * CPU_ROW_STEP);
-    return row < out ? row : out;
+    return (struct cpu_cut){0, length * tid / n_threads, length * (tid + 1) / n_threads};
 }
 
-/* All rows of all experts lie on a line, as long as they take; each worker has an equal piece. */
+/* The row that lies `at` behind the beginning of a matrix whose rows have length `cost`. */
+static size_t row_at(uint64_t at, uint64_t cost, size_t rows)
+{
+    size_t row = (size_t)(at / cost / CPU_ROW_STEP * CPU_ROW_STEP);
+    return row < rows ? row : rows;
+}
+
+bool cpu_cut_next(struct cpu_cut *c, uint64_t cost, size_t rows, size_t *first, size_t *end)
+{
+    const uint64_t at = c->at, next = at + cost * rows;
+    c->at = next;
+    *first = *end = 0;
+    if (cost == 0 || next <= c->from || at >= c->to)
+        return false;
+    *first = c->from > at ? row_at(c->from - at, cost, rows) : 0;
+    *end = c->to < next ? row_at(c->to - at, cost, rows) : rows;
+    return *first < *end;
+}
+
 static void batch(struct cpu_worker *w, const struct atsi_op *op)
 {
     unsigned char *memory = w->free + cpu_matmul_scratch(op);
     const struct routing r = sort_slots(w, op, memory);
     const uint32_t n_expert = (uint32_t)op->weight[0]->ne[2];
     const size_t out = op->weight[0]->ne[1];
-    uint64_t line = 0, from, to, at = 0;
+    struct cpu_cut cut;
+    uint64_t length = 0;
     for (uint32_t e = 0; e < n_expert; e++)
-        line += expert_cost(&r, e) * out;
-    from = line * w->w->tid / w->w->n_threads;
-    to = line * (w->w->tid + 1) / w->w->n_threads;
+        length += expert_cost(&r, e) * out;
+    cut = cpu_cut_open(length, w->w->tid, w->w->n_threads);
     memory += routing_bytes(op);
-    for (uint32_t e = 0; e < n_expert && at < to; e++) {
-        const uint64_t cost = expert_cost(&r, e), next = at + cost * out;
+    for (uint32_t e = 0; e < n_expert; e++) {
         size_t first, end;
-        if (cost == 0) /* nobody chose it */
-            continue;
-        first = from > at ? row_at(from - at, cost, out) : 0;
-        end = to < next ? row_at(to - at, cost, out) : out;
-        if (first < end)
+        if (cpu_cut_next(&cut, expert_cost(&r, e), out, &first, &end))
             one_expert(w, op, e, r.slot + r.start[e], r.start[e + 1] - r.start[e], first, end,
                        memory);
-        at = next;
     }
 }
 
