@@ -154,23 +154,28 @@ static int read_key(struct reader *r)
     return ATSI_OK;
 }
 
+/* Median, lowest, highest time and how many there were. */
+static int samples(struct reader *r, uint64_t *ns, uint64_t *low_ns, uint64_t *high_ns, uint32_t *n)
+{
+    int rc = number(r, MOST_NS, ns);
+    if (rc == ATSI_OK)
+        rc = number(r, MOST_NS, low_ns);
+    if (rc == ATSI_OK)
+        rc = number(r, MOST_NS, high_ns);
+    return rc == ATSI_OK ? number32(r, UINT32_MAX, n) : rc;
+}
+
 static int read_copy(struct reader *r)
 {
     uint32_t channel = 0, n;
     struct atsi_cost_copy p = {0};
-    uint64_t v[4] = {0};
     int rc = one_of(r, channel_names, ATSI_N_COPIES, &channel);
     if (rc == ATSI_OK)
         rc = number(r, MOST_BYTES, &p.bytes);
     if (rc == ATSI_OK)
-        rc = numbers(r, MOST_NS, v, 3);
-    if (rc == ATSI_OK)
-        rc = number32(r, UINT32_MAX, &p.n);
+        rc = samples(r, &p.ns, &p.low_ns, &p.high_ns, &p.n);
     if (rc != ATSI_OK)
         return rc;
-    p.ns = v[0];
-    p.low_ns = v[1];
-    p.high_ns = v[2];
     n = r->c->n_copies[channel];
     if (n == ATSI_COPY_POINTS)
         return bad(r, "too many copies of one channel");
@@ -185,19 +190,13 @@ static int read_threads(struct reader *r)
 {
     struct atsi_cost_threads p = {0};
     uint32_t phase = 0, n;
-    uint64_t v[3] = {0};
     int rc = one_of(r, phase_names, ATSI_N_COST_PHASES, &phase);
     if (rc == ATSI_OK)
         rc = number32(r, ATSI_MAX_WORKERS, &p.threads);
     if (rc == ATSI_OK)
-        rc = numbers(r, MOST_NS, v, 3);
-    if (rc == ATSI_OK)
-        rc = number32(r, UINT32_MAX, &p.n);
+        rc = samples(r, &p.ns, &p.low_ns, &p.high_ns, &p.n);
     if (rc != ATSI_OK)
         return rc;
-    p.ns = v[0];
-    p.low_ns = v[1];
-    p.high_ns = v[2];
     n = r->c->n_threads[phase];
     if (n == ATSI_COST_THREADS)
         return bad(r, "too many numbers of workers");
