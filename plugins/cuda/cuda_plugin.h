@@ -90,7 +90,7 @@ struct cuda_timing {
     cudaStream_t stream; /* of the work */
     uint64_t *out;       /* [n] nanoseconds between events i and i + 1 */
     uint32_t n, room;
-    cudaEvent_t ev[]; /* [room + 1], made at their first use */
+    cudaEvent_t ev[]; /* [room + 1] */
 };
 
 /* Host functions of one copy through the staging ring; freed once all have run. */

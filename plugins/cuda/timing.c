@@ -13,6 +13,7 @@
 
 #define TRIES 8
 #define RENEW_MS 1000.0F
+#define HANDFUL 16 /* pieces */
 
 /* ---------------------------------------------------------------- the engine's clock */
 /* Records an event between two readings of the clock and says how far they are apart. */
@@ -74,15 +75,20 @@ static void drop_all(struct atsi_backend *be)
     be->timings_end = &be->timings;
 }
 
+static void destroy(struct atsi_backend *be, struct cuda_timing *t)
+{
+    for (uint32_t i = 0; i <= t->room && t->ev[i] != NULL; i++)
+        cuda_note(be, cudaEventDestroy(t->ev[i]), "destroying an event");
+    free(t);
+}
+
 void cuda_clock_close(struct atsi_backend *be)
 {
     drop_all(be);
     while (be->spare != NULL) {
         struct cuda_timing *t = be->spare;
         be->spare = t->next;
-        for (uint32_t i = 0; i <= t->room && t->ev[i] != NULL; i++)
-            cuda_note(be, cudaEventDestroy(t->ev[i]), "destroying an event");
-        free(t);
+        destroy(be, t);
     }
     if (be->base != NULL)
         cuda_note(be, cudaEventDestroy(be->base), "destroying an event");
@@ -131,13 +137,35 @@ static struct cuda_timing *take_spare(struct atsi_backend *be, uint32_t n)
     return t;
 }
 
-static struct cuda_timing *new_timing(uint32_t n)
+static int add_spare(struct atsi_backend *be, uint32_t n, struct atsi_err *err)
 {
     size_t events = ((size_t)n + 1) * sizeof(void *); /* what cudaEvent_t is */
     struct cuda_timing *t = calloc(1, sizeof *t + events);
-    if (t != NULL)
-        t->room = n;
-    return t;
+    int rc = t != NULL ? ATSI_OK : atsi_fail(err, ATSI_ENOMEM, CUDA_PLUGIN_NAME ": out of memory");
+    if (t == NULL)
+        return rc;
+    t->room = n;
+    for (uint32_t i = 0; i <= n && rc == ATSI_OK; i++)
+        rc = cuda_check(be, cudaEventCreateWithFlags(&t->ev[i], cudaEventDefault), err,
+                        "creating an event");
+    if (rc == ATSI_OK)
+        cuda_timing_drop(be, t);
+    else
+        destroy(be, t);
+    return rc;
+}
+
+/* How many are under way at a time differs from round to round: twice as many as were ever needed,
+ * and of small ones a handful, so that rounds make none after the first. */
+static int add_spares(struct atsi_backend *be, uint32_t n, struct atsi_err *err)
+{
+    uint32_t n_more = 1 + HANDFUL / n;
+    int rc = ATSI_OK;
+    for (const struct cuda_timing *t = be->timings; t != NULL; t = t->next)
+        n_more += t->room >= n;
+    for (uint32_t i = 0; i < n_more && rc == ATSI_OK; i++)
+        rc = add_spare(be, n, err);
+    return rc;
 }
 
 int cuda_timing_open(struct atsi_backend *be, uint32_t n, uint64_t *out, struct cuda_timing **t,
@@ -146,20 +174,14 @@ int cuda_timing_open(struct atsi_backend *be, uint32_t n, uint64_t *out, struct 
     int rc = ATSI_OK;
     *t = take_spare(be, n);
     if (*t == NULL)
-        *t = new_timing(n);
-    if (*t == NULL)
-        return atsi_fail(err, ATSI_ENOMEM, CUDA_PLUGIN_NAME ": out of memory");
+        rc = add_spares(be, n, err);
+    if (*t == NULL && rc == ATSI_OK)
+        *t = take_spare(be, n);
+    if (rc != ATSI_OK)
+        return rc;
     (*t)->n = n;
     (*t)->out = out;
-    for (uint32_t i = 0; i <= n && rc == ATSI_OK; i++)
-        if ((*t)->ev[i] == NULL)
-            rc = cuda_check(be, cudaEventCreateWithFlags(&(*t)->ev[i], cudaEventDefault), err,
-                            "creating an event");
-    if (rc != ATSI_OK) {
-        cuda_timing_drop(be, *t);
-        *t = NULL;
-    }
-    return rc;
+    return ATSI_OK;
 }
 
 void cuda_timing_drop(struct atsi_backend *be, struct cuda_timing *t)
