@@ -72,6 +72,24 @@ static void on_signal(int sig)
     cli_interrupted = 1;
 }
 
+/* A file that is mapped can be cut short by others: what was behind its end is gone, and whoever
+ * reads it, a worker too, gets this. */
+static void on_lost_page(int sig, siginfo_t *info, void *context)
+{
+    static const char words[] = "atsinfer: error: a page of a mapped file could not be read: the "
+                                "file was cut short, or its "
+                                "disk failed, while it was in use; load.mode = read would have "
+                                "read all of it at the start\n";
+    (void)context;
+    if (info->si_code != BUS_ADRERR) {
+        (void)signal(sig, SIG_DFL); /* the access is tried again, and ends the process */
+        return;
+    }
+    if (write(STDERR_FILENO, words, sizeof words - 1) < 0)
+        _exit(CLI_RUN_ERROR);
+    _exit(CLI_RUN_ERROR);
+}
+
 /* What the operator changed in the ini is taken up between two rounds. */
 static void on_settings(int sig)
 {
@@ -97,6 +115,9 @@ void cli_catch_signals(void)
     sa.sa_handler = on_settings;
     sa.sa_flags = SA_RESTART;
     (void)sigaction(SIGUSR1, &sa, NULL);
+    sa.sa_sigaction = on_lost_page;
+    sa.sa_flags = SA_SIGINFO;
+    (void)sigaction(SIGBUS, &sa, NULL);
 }
 
 int cli_finish_stdout(int code)

@@ -14,11 +14,11 @@
 #include "core/pool.h"
 
 #include "core/futex.h"
+#include "core/signals.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
@@ -315,18 +315,16 @@ static int create_thread(const struct atsi_pool *p, struct worker *w)
     return rc == EINVAL ? pthread_create(&w->thread, NULL, helper_main, w) : rc;
 }
 
-/* Signals are for the application's threads. */
 static int start_thread(struct atsi_pool *p, struct worker *w)
 {
-    sigset_t all, before;
+    sigset_t before;
     int rc;
     w->first_word = atomic_load_explicit(&p->start, memory_order_relaxed); /* own last store */
-    (void)sigfillset(&all);
-    rc = pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = atsi_signals_block(&before);
     if (rc != 0)
         return ATSI_ENOMEM;
     rc = create_thread(p, w);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    atsi_signals_restore(&before);
     return rc == 0 ? ATSI_OK : ATSI_ENOMEM;
 }
 

@@ -2,8 +2,9 @@
  * The governor's thread: sample, decide, tell, sleep. */
 #include "core/govern/governor.h"
 
+#include "core/signals.h"
+
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,15 +83,14 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Signals are for the other threads. */
 static int start(struct atsi_governor *g)
 {
-    sigset_t all, before;
-    int rc;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigset_t before;
+    int rc = atsi_signals_block(&before);
+    if (rc != 0)
+        return rc;
     rc = pthread_create(&g->thread, NULL, run, g);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    atsi_signals_restore(&before);
     return rc;
 }
 

@@ -8,11 +8,11 @@
 
 #include "core/cgroup.h"
 #include "core/hybrid/pack_jobs.h"
+#include "core/signals.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,19 +260,19 @@ static bool start_thread(struct atsi_packer *p, pthread_t *out)
 static int start(struct atsi_packer *p, struct atsi_err *err)
 {
     uint32_t n = p->p.n_threads != 0 ? p->p.n_threads : p->p.model->rt->n_workers;
-    sigset_t all, before;
+    sigset_t before;
     p->threads = calloc((size_t)n + 1, sizeof *p->threads);
     if (p->threads == NULL)
         return atsi_fail(err, ATSI_ENOMEM, "out of memory for packing");
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the other threads */
+    if (atsi_signals_block(&before) != 0)
+        return atsi_fail(err, ATSI_ENOMEM, "no thread can be started for packing");
     (void)pthread_mutex_lock(&p->locks->all);
     while (p->n_threads < n && start_thread(p, &p->threads[p->n_threads]))
         p->n_threads++;
     p->alive = p->n_threads;
     p->state.running = p->n_threads > 0;
     (void)pthread_mutex_unlock(&p->locks->all);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    atsi_signals_restore(&before);
     return p->n_threads > 0 ? ATSI_OK
                             : atsi_fail(err, ATSI_ENOMEM, "no thread can be started for packing");
 }
