@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #define MAX_OUTPUT ((size_t)4 << 20)
-#define LIMIT_S 1800 /* of one sample */
 #define POLL_MS 100
 
 /* ---------------------------------------------------------------- the command */
@@ -129,6 +128,7 @@ struct child {
     int out, err; /* pipes; -1: closed */
     char *text;   /* stdout */
     size_t n;
+    double end_s;   /* of its time, as seconds_now() */
     char last[512]; /* the end of stderr */
     size_t n_last;
 };
@@ -211,20 +211,35 @@ static bool take(struct child *c, int *fd)
     return true;
 }
 
-/* Until both pipes are closed.  An exit code. */
-static int listen_to(struct child *c, const char *name)
+static double seconds_now(void)
 {
-    time_t end = time(NULL) + LIMIT_S;
+    struct timespec t = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail: Linux has this clock */
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Whether a sample may go on.  An exit code. */
+static int still_waiting(const struct child *c, const struct bench_rival *r)
+{
+    if (cli_interrupted != 0)
+        return CLI_INTERRUPTED;
+    if (seconds_now() > c->end_s)
+        return cli_fail(CLI_RUN_ERROR, "--rival %s: no end after %u s", r->name, r->limit_s);
+    return CLI_OK;
+}
+
+/* Until both pipes are closed.  An exit code. */
+static int listen_to(struct child *c, const struct bench_rival *r)
+{
     while (c->out >= 0 || c->err >= 0) {
         struct pollfd fds[2] = {{.fd = c->out, .events = POLLIN}, {.fd = c->err, .events = POLLIN}};
-        if (cli_interrupted != 0)
-            return CLI_INTERRUPTED;
-        if (time(NULL) > end)
-            return cli_fail(CLI_RUN_ERROR, "--rival %s: no end after %d s", name, LIMIT_S);
+        int code = still_waiting(c, r);
+        if (code != CLI_OK)
+            return code;
         if (poll(fds, 2, POLL_MS) <= 0)
             continue;
         if (fds[0].revents != 0 && !take(c, &c->out))
-            return cli_fail(CLI_RUN_ERROR, "--rival %s: it printed more than %zu MiB", name,
+            return cli_fail(CLI_RUN_ERROR, "--rival %s: it printed more than %zu MiB", r->name,
                             MAX_OUTPUT >> 20);
         if (fds[1].revents != 0)
             (void)take(c, &c->err);
@@ -246,15 +261,15 @@ static const char *last_line(struct child *c)
     return line != NULL ? line + 1 : c->last;
 }
 
-/* Waits for the shell, unless something went wrong; then, or when we are interrupted, all of its
- * group is ended. */
-static int wait_for(const struct child *c, int *status, int code)
+/* Waits for the shell, which may have closed its pipes long before it ends, unless something went
+ * wrong; then, or when we are interrupted or the time is over, all of its group is ended. */
+static int wait_for(const struct child *c, const struct bench_rival *r, int *status, int code)
 {
     const struct timespec pause = {.tv_nsec = 5000000};
     pid_t pid = 0;
     while (code == CLI_OK && (pid = waitpid(c->pid, status, WNOHANG)) == 0) {
         (void)nanosleep(&pause, NULL); /* woken early: asked again */
-        code = cli_interrupted != 0 ? CLI_INTERRUPTED : CLI_OK;
+        code = still_waiting(c, r);
     }
     (void)kill(-c->pid, SIGKILL); /* also what it left behind */
     while (pid == 0 && waitpid(c->pid, status, 0) < 0 && errno == EINTR)
@@ -262,10 +277,11 @@ static int wait_for(const struct child *c, int *status, int code)
     return code;
 }
 
-static int finish(struct child *c, const char *name, int code)
+static int finish(struct child *c, const struct bench_rival *r, int code)
 {
+    const char *name = r->name;
     int status = 0;
-    code = wait_for(c, &status, code);
+    code = wait_for(c, r, &status, code);
     close_pipe(&c->out);
     close_pipe(&c->err);
     if (code != CLI_OK)
@@ -292,7 +308,7 @@ int bench_rival_open(struct bench_rival *r, const char *text, uint32_t repeats)
     size_t n = name_length(text);
     const char *command = n > 0 ? text + n + 1 : text;
     size_t word = strcspn(command, " \t"), from = word;
-    *r = (struct bench_rival){.command = command};
+    *r = (struct bench_rival){.command = command, .limit_s = BENCH_RIVAL_LIMIT_S};
     if (command[0] == '\0')
         return cli_fail(CLI_USAGE, "--rival %s: expected [NAME=]COMMAND", text);
     while (n == 0 && from > 0 && command[from - 1] != '/')
@@ -333,9 +349,10 @@ int bench_rival_sample(struct bench_rival *r, const struct bench_rival_test *t)
         code = cli_fail(CLI_RUN_ERROR, "out of memory");
         goto done;
     }
+    c.end_s = seconds_now() + r->limit_s;
     code = start(&c, command);
     if (code == CLI_OK)
-        code = finish(&c, r->name, listen_to(&c, r->name));
+        code = finish(&c, r, listen_to(&c, r));
     if (code == CLI_OK)
         code = read_sample(r, t, &c);
 done:

@@ -9,6 +9,7 @@
 #include "cli/bench.h"
 
 #define BENCH_MAX_RIVALS 8
+#define BENCH_RIVAL_LIMIT_S 1800u /* of one sample */
 
 /* One test, as the other program is asked for it. */
 struct bench_rival_test {
@@ -21,6 +22,7 @@ struct bench_rival {
     const char *command;  /* a shell command; [borrowed] */
     uint64_t *samples_ns; /* [repeats] of the current test */
     uint32_t n_samples;
+    uint32_t limit_s; /* of one sample: then the program is ended */
 };
 
 /* "NAME=COMMAND" or "COMMAND".  An exit code; prints. */

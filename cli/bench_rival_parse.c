@@ -10,10 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes read in vain.  Every line may begin a value that fails only far behind, nested as deep as
+ * jansson goes: 4 MiB of "[" a line would take minutes. */
+#define MOST_IN_VAIN ((size_t)8 << 20)
+
 struct search {
     const struct bench_rival_test *t;
     double ts;
     uint32_t n_rows, n_found; /* rows that are results; rows of the test */
+    size_t in_vain;           /* bytes of what began as JSON and was none */
     bool bad;                 /* a row of the test has no usable speed */
 };
 
@@ -63,6 +68,8 @@ static void json_value(struct search *s, const char *at, size_t n, size_t *used)
     json_error_t e;
     json_t *v = json_loadb(at, n, JSON_DISABLE_EOF_CHECK, &e);
     *used = v != NULL ? (size_t)e.position : 0;
+    if (v == NULL)
+        s->in_vain += e.position > 0 ? (size_t)e.position : 1;
     if (json_is_object(v))
         json_row(s, v);
     for (size_t i = 0; i < json_array_size(v); i++) /* 0 of what is no array */
@@ -75,7 +82,7 @@ static void search_json(struct search *s, const char *text, size_t n)
 {
     const char *at = text, *end = text + n, *line;
     size_t len, used;
-    while ((line = next_line(&at, end, &len)) != NULL) {
+    while (s->in_vain < MOST_IN_VAIN && (line = next_line(&at, end, &len)) != NULL) {
         if (len == 0 || (line[0] != '[' && line[0] != '{'))
             continue;
         json_value(s, line, (size_t)(end - line), &used);
@@ -142,6 +149,10 @@ bool bench_rival_parse(const char *text, size_t n, const struct bench_rival_test
     char test[64];
     (void)bench_test_name(t->n_prompt, t->n_gen, t->n_depth, test);
     search_json(&s, text, n);
+    if (s.in_vain >= MOST_IN_VAIN) {
+        (void)snprintf(why, why_size, "too much of what it printed begins like JSON and is none");
+        return false;
+    }
     if (s.n_rows == 0)
         search_table(&s, text, n);
     *ts = s.ts;

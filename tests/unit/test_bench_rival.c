@@ -107,6 +107,28 @@ static void test_refused(void **state)
     free(deep_json);
 }
 
+/* Megabytes that look like the beginning of JSON, line by line, take no minutes to be refused. */
+static void test_endless_json(void **state)
+{
+    static const char row[] = "\n{\"n_prompt\": 512, \"n_gen\": 0, \"avg_ts\": 2.5}\n";
+    const size_t n = (size_t)4 << 20;
+    char *text = malloc(n), why[160];
+    double ts;
+    (void)state;
+    assert_non_null(text);
+    for (size_t i = 0; i < n; i++)
+        text[i] = i % 2 == 0 ? '[' : '\n';
+    assert_false(bench_rival_parse(text, n, &pp512, &ts, why, sizeof why));
+    assert_non_null(strstr(why, "begins like JSON"));
+    /* many short ones are messages, and hide no result */
+    for (size_t i = 0; i < n; i++)
+        text[i] = "[i] say\n"[i % 8];
+    memcpy(text + n - (sizeof row - 1), row, sizeof row - 1);
+    assert_true(bench_rival_parse(text, n, &pp512, &ts, why, sizeof why));
+    assert_true(ts == 2.5);
+    free(text);
+}
+
 /* Every beginning of good outputs, and every byte of them changed: no crash, no wrong number. */
 static void test_torn(void **state)
 {
@@ -141,16 +163,35 @@ static void test_command(void **state)
     free(c);
 }
 
-static int sample(const char *text, double *ts)
+static int sample_within(const char *text, uint32_t limit_s, double *ts)
 {
     struct bench_rival r;
     int code;
     said[0] = '\0';
     assert_int_equal(bench_rival_open(&r, text, 1), CLI_OK);
+    assert_int_equal(r.limit_s, BENCH_RIVAL_LIMIT_S);
+    r.limit_s = limit_s;
     code = bench_rival_sample(&r, &tg64);
     *ts = code == CLI_OK ? 64e9 / (double)r.samples_ns[0] : 0;
     bench_rival_close(&r);
     return code;
+}
+
+static int sample(const char *text, double *ts)
+{
+    return sample_within(text, BENCH_RIVAL_LIMIT_S, ts);
+}
+
+/* A program that does not end is ended, whether or not it still holds its pipes. */
+static void test_no_end(void **state)
+{
+    double ts;
+    (void)state;
+    assert_int_equal(sample_within("holds=sleep 100 #{n}", 0, &ts), CLI_RUN_ERROR);
+    assert_string_equal(said, "--rival holds: no end after 0 s");
+    assert_int_equal(sample_within("closes=exec >&- 2>&-; exec sleep 100 #{n}", 1, &ts),
+                     CLI_RUN_ERROR);
+    assert_string_equal(said, "--rival closes: no end after 1 s");
 }
 
 static void test_run(void **state)
@@ -200,6 +241,7 @@ int main(void)
         cmocka_unit_test(test_formats), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_torn),    cmocka_unit_test(test_command),
         cmocka_unit_test(test_run),     cmocka_unit_test(test_names),
+        cmocka_unit_test(test_no_end),  cmocka_unit_test(test_endless_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
