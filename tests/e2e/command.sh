@@ -158,12 +158,21 @@ expect "kernels, bad op" 2 "" "not one of those" kernels --op mattmul
 # Ctrl-C in the middle of a text: what there is stays, exit code 130.
 "$atsinfer" run -p "Once upon a time" -n 100000 -c 100000 --ignore-eos >out 2>err </dev/null &
 pid=$!
-sleep 1
+while [ ! -s out ] && kill -0 $pid 2>/dev/null; do sleep 0.1; done
 kill -INT $pid
 wait $pid
 [ $? = 130 ] && grep -q "Once upon" out || fail "interrupt"
 # A reader that goes away is an error, not a crash.
 "$atsinfer" run -n 100 2>err | head -c 1 >/dev/null
 grep -qi "sanitizer\|signal" err && fail "closed pipe"
+
+# Files that may not grow: an error, not a signal.
+said=$( (ulimit -f 0; exec "$atsinfer" kernels --type Q4_0 --op matmul --shape 64x32 --save grown.json 2>&1 >/dev/null) )
+[ $? = 1 ] || fail "ulimit -f: a signal"
+echo "$said" | grep -q "grown.json.*File too large" || fail "ulimit -f: $said"
+
+# What a file of settings holds moves no cursor.
+printf '[cpu]\nthreads = \033[2J\302\2335\177\n' >hostile.ini
+expect "escapes in a file" 2 "" 'hostile.ini:2: cpu.threads: "?\[2J?5?" is not' config --config hostile.ini
 
 finish
