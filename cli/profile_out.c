@@ -114,22 +114,24 @@ static int take_line(struct profile_lines *l, const char *path, unsigned number,
 
 int profile_lines_read(const char *path, struct profile_lines *out)
 {
-    char *text = NULL;
-    size_t room = 0;
+    char text[4096];
     FILE *f = fopen(path, "re");
     int code = CLI_OK;
     *out = (struct profile_lines){.n = 0};
     if (f == NULL)
         return cli_fail(CLI_USAGE, "--gpu-from: %s: %s", path, strerror(errno));
-    for (unsigned n = 1; code == CLI_OK && getline(&text, &room, f) >= 0; n++)
-        code = n < 10000 ? take_line(out, path, n, text)
-                         : cli_fail(CLI_USAGE, "%s: too long for a profile", path);
+    for (unsigned n = 1; code == CLI_OK && fgets(text, sizeof text, f) != NULL; n++)
+        if (n == 10000)
+            code = cli_fail(CLI_USAGE, "%s: too long for a profile", path);
+        else if (strchr(text, '\n') == NULL && feof(f) == 0)
+            code = cli_fail(CLI_USAGE, "%s:%u: the line is too long or holds a zero byte", path, n);
+        else
+            code = take_line(out, path, n, text);
     if (code == CLI_OK && ferror(f) != 0)
         code = cli_fail(CLI_RUN_ERROR, "--gpu-from: %s: cannot be read", path);
     for (size_t i = 0; i < N_OTHERS && code == CLI_OK; i++)
         if (others[i].required && find(out, others[i].key) == NULL)
             code = cli_fail(CLI_USAGE, "%s: section [platform] lacks %s", path, others[i].key);
-    free(text);
     (void)fclose(f); /* only read from */
     return code;
 }

@@ -10,6 +10,7 @@
  */
 #include "core/experts/routing.h"
 
+#include "core/line.h"
 #include "core/newfile.h"
 
 #include <errno.h>
@@ -155,10 +156,9 @@ static int read_all(struct reader *r, FILE *f)
     size_t room = 0;
     ssize_t n;
     int rc = ATSI_OK;
-    while (rc == ATSI_OK && (errno = 0, n = getline(&r->text, &room, f)) >= 0) {
+    while (rc == ATSI_OK && (errno = 0, n = atsi_line_read(&r->text, &room, MOST_LINE, f)) >= 0) {
         r->line++;
-        if (n == 0 || r->text[n - 1] != '\n' || (size_t)n > MOST_LINE ||
-            memchr(r->text, 0, (size_t)n) != NULL)
+        if (r->text[n - 1] != '\n' || memchr(r->text, 0, (size_t)n) != NULL)
             return bad(r, "the line is too long, cut off, or holds a zero byte");
         r->text[n - 1] = '\0';
         rc = read_line(r);

@@ -10,6 +10,7 @@
 
 #include "core/cache_dir.h"
 #include "core/fingerprint.h"
+#include "core/line.h"
 #include "core/newfile.h"
 
 #include <errno.h>
@@ -133,6 +134,9 @@ static int read_line(struct reader *r, char *t)
                                         : bad(r, "expected \"layer\" or \"end\"");
 }
 
+/* Longer than any line: 65535 scores. */
+#define MOST_LINE ((size_t)2 << 20)
+
 int atsi_expert_stats_read(struct atsi_expert_stats *s, const char *path, struct atsi_err *err)
 {
     struct reader r = {.s = s, .path = path, .err = err};
@@ -144,10 +148,10 @@ int atsi_expert_stats_read(struct atsi_expert_stats *s, const char *path, struct
     if (f == NULL)
         return atsi_fail(err, errno == ENOENT || errno == ENOTDIR ? ATSI_ENOENT : ATSI_EIO,
                          "%s: %s", atsi_path_shown(path), strerror(errno));
-    while (rc == ATSI_OK && (n = getline(&text, &room, f)) > 0) {
+    while (rc == ATSI_OK && (n = atsi_line_read(&text, &room, MOST_LINE, f)) > 0) {
         r.line++;
         if (text[n - 1] != '\n' || memchr(text, 0, (size_t)n) != NULL) {
-            rc = bad(&r, "the line is cut off or holds a zero byte");
+            rc = bad(&r, "the line is too long, cut off, or holds a zero byte");
             break;
         }
         text[n - 1] = '\0';

@@ -175,6 +175,7 @@ expect "with the machine's" 0 "^cpu_gbs = " "first use" profile $tiny --set back
 check "kept too" [ "$(find cache/atsinfer/profiles -name '*.costs' | wc -l)" = 1 ]
 
 # ---- what is wrong
+expect "machine without an end" 2 "" "/dev/zero:1: the line is too long" profile --gpu-from /dev/zero
 expect "unknown machine" 2 "" "did you mean \"laptop-rtx3060\"" profile --gpu-from laptop-rtx360
 grep -v '^pcie_gbs' mine.ini >bad.ini
 expect "machine that lacks a key" 2 "" "bad.ini: section .platform. lacks pcie_gbs" profile --gpu-from ./bad.ini

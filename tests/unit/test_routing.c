@@ -113,6 +113,10 @@ static void hostile_files_are_refused_with_their_line(void **state)
     refused("atsinfer routing 1\nlayer 3 4 5\nend\n", "layer 3: 5 of 4 experts");
     refused("atsinfer routing 1\nlayer 3 4\nend\n", ":2: expected \"layer");
     refused("atsinfer routing 1\nlayer 3 70000 2\nend\n", ":2: expected \"layer");
+    /* a line without an end is not read to its end */
+    assert_int_equal(atsi_routing_read("/dev/zero", &r, &err), ATSI_EFORMAT);
+    assert_string_equal(err.msg,
+                        "/dev/zero:1: the line is too long, cut off, or holds a zero byte");
     assert_int_equal(atsi_routing_read(scratch_path("none.txt"), &r, &err), ATSI_ENOENT);
 }
 
