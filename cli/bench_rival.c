@@ -155,6 +155,7 @@ static _Noreturn void run_child(const char *command, int out, int err)
     int null = open("/dev/null", O_RDONLY);
     (void)setpgid(0, 0);
     (void)signal(SIGPIPE, SIG_DFL);
+    (void)signal(SIGXFSZ, SIG_DFL);
     if (home_known)
         (void)sched_setaffinity(0, sizeof home, home); /* of a mask it had before */
     if (null >= 0 && dup2(null, 0) >= 0 && dup2(out, 1) >= 0 && dup2(err, 2) >= 0)

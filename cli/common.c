@@ -36,13 +36,40 @@ int cli_exit_code(int status)
     }
 }
 
+/* Whether what begins at `at` would move a terminal's cursor, or worse: a control character, also
+ * as UTF-8 has those from U+0080 on.  Messages quote what stands in files of any origin. */
+static bool is_control(const char *at)
+{
+    unsigned char c = (unsigned char)at[0], d = c != '\0' ? (unsigned char)at[1] : 0;
+    return (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f ||
+           (c == 0xc2 && d >= 0x80 && d < 0xa0);
+}
+
+static void put_clean(const char *s)
+{
+    for (; *s != '\0'; s++) {
+        bool control = is_control(s);
+        (void)fputc(control ? '?' : *s, stderr);
+        s += control && (unsigned char)*s == 0xc2;
+    }
+}
+
+static void put_message(const char *kind, const char *fmt, va_list ap)
+{
+    char *text = NULL;
+    (void)fprintf(stderr, "atsinfer: %s: ", kind);
+    if (vasprintf(&text, fmt, ap) < 0)
+        text = NULL; /* undefined then */
+    put_clean(text != NULL ? text : "out of memory");
+    (void)fputc('\n', stderr);
+    free(text);
+}
+
 int cli_fail(int code, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    (void)fputs("atsinfer: error: ", stderr);
-    (void)vfprintf(stderr, fmt, ap);
-    (void)fputc('\n', stderr);
+    put_message("error", fmt, ap);
     va_end(ap);
     return code;
 }
@@ -57,9 +84,7 @@ void cli_warn(const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    (void)fputs("atsinfer: warning: ", stderr);
-    (void)vfprintf(stderr, fmt, ap);
-    (void)fputc('\n', stderr);
+    put_message("warning", fmt, ap);
     va_end(ap);
 }
 
@@ -112,6 +137,8 @@ void cli_catch_signals(void)
     (void)sigaction(SIGTERM, &sa, NULL);
     sa.sa_handler = SIG_IGN;
     (void)sigaction(SIGPIPE, &sa, NULL);
+    (void)sigaction(SIGXFSZ, &sa,
+                    NULL); /* a file grown beyond `ulimit -f`: EFBIG is said instead */
     sa.sa_handler = on_settings;
     sa.sa_flags = SA_RESTART;
     (void)sigaction(SIGUSR1, &sa, NULL);
@@ -148,7 +175,9 @@ static void log_to_stderr(void *ctx, enum atsi_log_level level, const char *who,
 {
     static const char *const word[] = {"error", "warning", "info", "debug"};
     (void)ctx;
-    (void)fprintf(stderr, "atsinfer: %s: %s: %s\n", word[level], who, msg);
+    (void)fprintf(stderr, "atsinfer: %s: %s: ", word[level], who);
+    put_clean(msg);
+    (void)fputc('\n', stderr);
 }
 
 int cli_runtime(struct atsi_runtime **out)

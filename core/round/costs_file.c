@@ -147,6 +147,9 @@ static int read_key(struct reader *r)
         return bad(r, "too many keys");
     if (r->at[0] == '\0' || strlen(r->at) >= sizeof k->value)
         return bad(r, "a key's value is empty or too long");
+    for (const char *c = r->at; *c != '\0'; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            return bad(r, "a key's value holds a control character");
     (void)snprintf(k->name, sizeof k->name, "%s", name);
     (void)snprintf(k->value, sizeof k->value, "%s", r->at);
     r->at += strlen(r->at);

@@ -197,5 +197,14 @@ wait $pid
 "$atsinfer" run -n 100 2>err | head -c 1 >/dev/null
 grep -qi "sanitizer\|signal" err && fail "closed pipe"
 
+# Files that may not grow: an error, not a signal.
+said=$( (ulimit -f 0; exec "$atsinfer" kernels --type Q4_0 --op matmul --shape 64x32 --save grown.json 2>&1 >/dev/null) )
+[ $? = 1 ] || fail "ulimit -f: a signal"
+echo "$said" | grep -q "grown.json.*File too large" || fail "ulimit -f: $said"
+
+# What a file of settings holds moves no cursor.
+printf '[cpu]\nthreads = \033[2J\302\2335\177\n' >hostile.ini
+expect "escapes in a file" 2 "" 'hostile.ini:2: cpu.threads: "?\[2J?5?" is not' config --config hostile.ini
+
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

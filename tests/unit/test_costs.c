@@ -196,6 +196,8 @@ static void strangers_files(void **state)
         {"atsinfer costs 1\n", "atsinfer costs 2\n", "version 2, expected 1", ATSI_ENOTSUP},
         {"key cpu Some", "key cpu  \nkey x Some", "bad:2: a key's value is empty", ATSI_EFORMAT},
         {"key ctx", "key cpu", "bad:5: the same key a second time", ATSI_EFORMAT},
+        {"key cpu Some", "key cpu \033[2JSome", "bad:2: a key's value holds a control character",
+         ATSI_EFORMAT},
         {"key cpu", "key a_name_that_is_far_too_long", "a key without a name", ATSI_EFORMAT},
         {"chunk 64\n", "", "the line \"chunk\" is missing", ATSI_EFORMAT},
         {"chunk 64\n", "chunk 64\nchunk 64\n", "this line a second time", ATSI_EFORMAT},
