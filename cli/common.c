@@ -54,6 +54,8 @@ static void put_clean(const char *s)
     }
 }
 
+static void put_message(const char *kind, const char *fmt, va_list ap) ATSI_PRINTF(2, 0);
+
 static void put_message(const char *kind, const char *fmt, va_list ap)
 {
     char *text = NULL;
