@@ -137,8 +137,7 @@ void cli_catch_signals(void)
     (void)sigaction(SIGTERM, &sa, NULL);
     sa.sa_handler = SIG_IGN;
     (void)sigaction(SIGPIPE, &sa, NULL);
-    (void)sigaction(SIGXFSZ, &sa,
-                    NULL); /* a file grown beyond `ulimit -f`: EFBIG is said instead */
+    (void)sigaction(SIGXFSZ, &sa, NULL); /* of files beyond `ulimit -f`: EFBIG is said instead */
     sa.sa_handler = on_settings;
     sa.sa_flags = SA_RESTART;
     (void)sigaction(SIGUSR1, &sa, NULL);

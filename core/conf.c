@@ -1,54 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The settings in force: defaults, then every source in order, each later one winning.  Each value
- * is checked when it is read, with its origin in the message, so that later reads cannot fail.
+ * The settings in force: known keys, of the core and of plugins, each with its value and where that
+ * came from.  Each value is checked when it is set, with its origin in the message, so that later
+ * reads cannot fail.
  */
 #include "core/conf.h"
 
 #include "core/conf_keys.h"
-#include "core/conf_read.h"
+#include "core/conf_table.h"
 #include "core/log.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
-#include <unistd.h>
 
-extern char **environ;
-
-struct entry {
+struct atsi_conf_held {
     struct atsi_conf_key key; /* strings borrowed from the core's table or a plugin's static data */
     char *name, *value, *origin; /* owned */
     char range[128];
 };
 
 /* A setting of a plugin that is not loaded yet. */
-struct pending {
+struct atsi_conf_pending {
     char *name, *value, *origin; /* owned */
     bool environment;            /* name is an environment variable's */
 };
 
-struct atsi_conf {
-    struct entry *entries;
-    size_t n_entries;
-    struct pending *pending;
-    size_t n_pending;
-    char **plugins; /* declared plugins, owned */
-    size_t n_plugins;
-    bool found_here;    /* the file now being read is a ./atsinfer.ini nobody named */
-    char *config_path;  /* owned: of atsi_conf_open, or NULL */
-    char **overrides;   /* owned, ended by NULL */
-    char *ignored_path; /* where such a file set plugins.path, owned; NULL: nowhere */
-};
-
-static int no_memory(struct atsi_err *err)
+int atsi_conf_no_memory(struct atsi_err *err)
 {
     return atsi_fail(err, ATSI_ENOMEM, "out of memory reading the configuration");
 }
 
 /* ---------------------------------------------------------------- known keys */
-static struct entry *find(const struct atsi_conf *c, const char *name)
+static struct atsi_conf_held *find(const struct atsi_conf *c, const char *name)
 {
     for (size_t i = 0; i < c->n_entries; i++)
         if (strcmp(c->entries[i].name, name) == 0)
@@ -56,7 +39,7 @@ static struct entry *find(const struct atsi_conf *c, const char *name)
     return NULL;
 }
 
-static void free_entry(struct entry *e)
+static void free_entry(struct atsi_conf_held *e)
 {
     free(e->name);
     free(e->value);
@@ -66,20 +49,30 @@ static void free_entry(struct entry *e)
 static int add_entry(struct atsi_conf *c, const struct atsi_conf_key *key, const char *name,
                      struct atsi_err *err)
 {
-    struct entry *grown = realloc(c->entries, (c->n_entries + 1) * sizeof *grown), *e;
+    struct atsi_conf_held *grown = realloc(c->entries, (c->n_entries + 1) * sizeof *grown), *e;
     if (grown == NULL)
-        return no_memory(err);
+        return atsi_conf_no_memory(err);
     c->entries = grown;
     e = &grown[c->n_entries];
-    *e = (struct entry){
+    *e = (struct atsi_conf_held){
         .key = *key, .name = strdup(name), .value = strdup(key->def), .origin = strdup("built-in")};
     atsi_conf_range_text(key, e->range, sizeof e->range);
     if (e->name == NULL || e->value == NULL || e->origin == NULL) {
         free_entry(e);
-        return no_memory(err);
+        return atsi_conf_no_memory(err);
     }
     c->n_entries++;
     return ATSI_OK;
+}
+
+int atsi_conf_defaults(struct atsi_conf *c, struct atsi_err *err)
+{
+    size_t n;
+    const struct atsi_conf_key *keys = atsi_conf_keys(&n);
+    int rc = ATSI_OK;
+    for (size_t i = 0; i < n && rc == ATSI_OK; i++)
+        rc = add_entry(c, &keys[i], keys[i].name, err);
+    return rc;
 }
 
 /* "policy.rule.*" stands for policy.rule.N: the key's own entry is made on first use. */
@@ -124,7 +117,8 @@ static int unknown_key(const struct atsi_conf *c, const char *name, const char *
                      origin, name);
 }
 
-static int store(struct entry *e, const char *value, const char *origin, struct atsi_err *err)
+static int store(struct atsi_conf_held *e, const char *value, const char *origin,
+                 struct atsi_err *err)
 {
     struct atsi_err why = ATSI_ERR_INIT;
     char *v, *o;
@@ -135,7 +129,7 @@ static int store(struct entry *e, const char *value, const char *origin, struct 
     if (v == NULL || o == NULL) {
         free(v);
         free(o);
-        return no_memory(err);
+        return atsi_conf_no_memory(err);
     }
     free(e->value);
     free(e->origin);
@@ -144,20 +138,20 @@ static int store(struct entry *e, const char *value, const char *origin, struct 
     return ATSI_OK;
 }
 
-static int add_pending(struct atsi_conf *c, const char *name, const char *value, const char *origin,
-                       bool environment, struct atsi_err *err)
+int atsi_conf_add_pending(struct atsi_conf *c, const char *name, const char *value,
+                          const char *origin, bool environment, struct atsi_err *err)
 {
-    struct pending *grown = realloc(c->pending, (c->n_pending + 1) * sizeof *grown), *p;
+    struct atsi_conf_pending *grown = realloc(c->pending, (c->n_pending + 1) * sizeof *grown), *p;
     if (grown == NULL)
-        return no_memory(err);
+        return atsi_conf_no_memory(err);
     c->pending = grown;
     p = &grown[c->n_pending];
-    *p = (struct pending){strdup(name), strdup(value), strdup(origin), environment};
+    *p = (struct atsi_conf_pending){strdup(name), strdup(value), strdup(origin), environment};
     if (p->name == NULL || p->value == NULL || p->origin == NULL) {
         free(p->name);
         free(p->value);
         free(p->origin);
-        return no_memory(err);
+        return atsi_conf_no_memory(err);
     }
     c->n_pending++;
     return ATSI_OK;
@@ -171,19 +165,19 @@ static int ignore_path(struct atsi_conf *c, const char *value, const char *origi
         return ATSI_OK;
     free(c->ignored_path);
     c->ignored_path = strdup(origin);
-    return c->ignored_path != NULL ? ATSI_OK : no_memory(err);
+    return c->ignored_path != NULL ? ATSI_OK : atsi_conf_no_memory(err);
 }
 
-static int set(struct atsi_conf *c, const char *name, const char *value, const char *origin,
-               struct atsi_err *err)
+int atsi_conf_put(struct atsi_conf *c, const char *name, const char *value, const char *origin,
+                  struct atsi_err *err)
 {
-    struct entry *e = find(c, name);
+    struct atsi_conf_held *e = find(c, name);
     const struct atsi_conf_key *wildcard;
     int rc;
     if (c->found_here && strcmp(name, "plugins.path") == 0)
         return ignore_path(c, value, origin, err);
     if (e == NULL && strncmp(name, "plugin.", 7) == 0)
-        return add_pending(c, name, value, origin, false, err);
+        return atsi_conf_add_pending(c, name, value, origin, false, err);
     wildcard = e == NULL ? wildcard_of(name) : NULL;
     if (wildcard != NULL) {
         rc = add_entry(c, wildcard, name, err);
@@ -201,55 +195,10 @@ int atsi_conf_set(struct atsi_conf *c, const char *key, const char *value, const
 {
     if (find(c, key) == NULL && wildcard_of(key) == NULL)
         return unknown_key(c, key, origin, err);
-    return set(c, key, value, origin, err);
+    return atsi_conf_put(c, key, value, origin, err);
 }
 
-/* ---------------------------------------------------------------- files */
-struct file_context {
-    struct atsi_conf *c;
-    const char *path;
-    struct atsi_err *err;
-};
-
-static int take_line(void *ctx, const char *key, const char *value, unsigned line)
-{
-    struct file_context *f = ctx;
-    char origin[PATH_MAX + 16];
-    (void)snprintf(origin, sizeof origin, "%s:%u", f->path, line);
-    return set(f->c, key, value, origin, f->err);
-}
-
-static int read_file(struct atsi_conf *c, const char *path, bool must, struct atsi_err *err)
-{
-    struct file_context f = {c, path, err};
-    int rc = atsi_conf_read(path, take_line, &f, err);
-    if (rc == ATSI_ENOENT && !must)
-        return ATSI_OK;
-    return rc == ATSI_ENOENT || rc == ATSI_EIO ? ATSI_ECONF : rc; /* the message is written */
-}
-
-static int read_files(struct atsi_conf *c, const char *named, struct atsi_err *err)
-{
-    const char *base = secure_getenv("XDG_CONFIG_HOME"), *home = secure_getenv("HOME");
-    char path[PATH_MAX];
-    int n = -1, rc = read_file(c, "/etc/atsinfer/atsinfer.ini", false, err);
-    if (base != NULL && base[0] == '/')
-        n = snprintf(path, sizeof path, "%s/atsinfer/atsinfer.ini", base);
-    else if (home != NULL && home[0] == '/')
-        n = snprintf(path, sizeof path, "%s/.config/atsinfer/atsinfer.ini", home);
-    if (rc == ATSI_OK && n > 0 && (size_t)n < sizeof path)
-        rc = read_file(c, path, false, err);
-    if (rc != ATSI_OK)
-        return rc;
-    if (named != NULL)
-        return read_file(c, named, true, err);
-    c->found_here = true;
-    rc = read_file(c, "./atsinfer.ini", false, err);
-    c->found_here = false;
-    return rc;
-}
-
-/* ---------------------------------------------------------------- environment */
+/* ---------------------------------------------------------------- names in the environment */
 /* "cpu.threads" to "ATSINFER_CPU_THREADS". */
 static void env_name(const char *key, char out[128])
 {
@@ -257,6 +206,17 @@ static void env_name(const char *key, char out[128])
     for (; *key != '\0' && at + 1 < 128; key++)
         out[at++] = (char)(*key == '.' ? '_' : (*key >= 'a' && *key <= 'z' ? *key - 32 : *key));
     out[at] = '\0';
+}
+
+const char *atsi_conf_key_of_variable(const struct atsi_conf *c, const char *variable)
+{
+    char candidate[128];
+    for (size_t i = 0; i < c->n_entries; i++) {
+        env_name(c->entries[i].name, candidate);
+        if (strcmp(candidate, variable) == 0)
+            return c->entries[i].name;
+    }
+    return NULL;
 }
 
 /* The variable of a known key that is nearest to `name`; "" when none is near. */
@@ -276,144 +236,13 @@ static void nearest_variable(const struct atsi_conf *c, const char *name, char o
     }
 }
 
-static int env_unknown(const struct atsi_conf *c, const char *name, struct atsi_err *err)
+int atsi_conf_unknown_variable(const struct atsi_conf *c, const char *variable,
+                               struct atsi_err *err)
 {
     char best[128];
-    nearest_variable(c, name, best);
-    return atsi_fail(err, ATSI_ECONF, "environment %.80s: no such setting%s%s", name,
+    nearest_variable(c, variable, best);
+    return atsi_fail(err, ATSI_ECONF, "environment %.80s: no such setting%s%s", variable,
                      best[0] != '\0' ? "; did you mean " : "", best);
-}
-
-static int env_one(struct atsi_conf *c, const char *name, const char *value, struct atsi_err *err)
-{
-    char origin[160], candidate[128];
-    static const char rule[] = "ATSINFER_POLICY_RULE_";
-    (void)snprintf(origin, sizeof origin, "environment %.120s", name);
-    if (strcmp(name, "ATSINFER_PLUGIN_PATH") == 0)
-        return ATSI_OK; /* the registry's own */
-    if (strncmp(name, rule, sizeof rule - 1) == 0) {
-        (void)snprintf(candidate, sizeof candidate, "policy.rule.%.32s", name + sizeof rule - 1);
-        return set(c, candidate, value, origin, err);
-    }
-    for (size_t i = 0; i < c->n_entries; i++) {
-        env_name(c->entries[i].name, candidate);
-        if (strcmp(candidate, name) == 0)
-            return set(c, c->entries[i].name, value, origin, err);
-    }
-    if (strncmp(name, "ATSINFER_PLUGIN_", 16) == 0)
-        return add_pending(c, name, value, origin, true, err);
-    return env_unknown(c, name, err);
-}
-
-static int read_environment(struct atsi_conf *c, struct atsi_err *err)
-{
-    if (getauxval(AT_SECURE) != 0) /* a setuid program does not trust its caller's variables */
-        return ATSI_OK;
-    for (char **e = environ; *e != NULL; e++) {
-        const char *equals = strchr(*e, '=');
-        char name[128];
-        int rc;
-        if (equals == NULL || strncmp(*e, "ATSINFER_", 9) != 0)
-            continue;
-        if ((size_t)(equals - *e) >= sizeof name)
-            return atsi_fail(err, ATSI_ECONF, "environment %.80s...: no such setting", *e);
-        (void)snprintf(name, sizeof name, "%.*s", (int)(equals - *e), *e);
-        rc = env_one(c, name, equals + 1, err);
-        if (rc != ATSI_OK)
-            return rc;
-    }
-    return ATSI_OK;
-}
-
-static int read_overrides(struct atsi_conf *c, const char *const *overrides, struct atsi_err *err)
-{
-    for (; overrides != NULL && *overrides != NULL; overrides++) {
-        const char *equals = strchr(*overrides, '=');
-        char name[128];
-        int rc;
-        if (equals == NULL || equals == *overrides || (size_t)(equals - *overrides) >= sizeof name)
-            return atsi_fail(err, ATSI_ECONF, "command line: \"%.80s\": expected SECTION.KEY=VALUE",
-                             *overrides);
-        (void)snprintf(name, sizeof name, "%.*s", (int)(equals - *overrides), *overrides);
-        rc = set(c, name, equals + 1, "command line", err);
-        if (rc != ATSI_OK)
-            return rc;
-    }
-    return ATSI_OK;
-}
-
-/* ---------------------------------------------------------------- opening */
-static int keep_sources(struct atsi_conf *c, const char *config_path, const char *const *overrides,
-                        struct atsi_err *err)
-{
-    size_t n = 0;
-    while (overrides != NULL && overrides[n] != NULL)
-        n++;
-    c->overrides = calloc(n + 1, sizeof *c->overrides);
-    if (c->overrides == NULL)
-        return no_memory(err);
-    for (size_t i = 0; i < n; i++)
-        if ((c->overrides[i] = strdup(overrides[i])) == NULL)
-            return no_memory(err);
-    c->config_path = config_path != NULL ? strdup(config_path) : NULL;
-    return config_path == NULL || c->config_path != NULL ? ATSI_OK : no_memory(err);
-}
-
-int atsi_conf_open(const char *config_path, const char *const *overrides, struct atsi_conf **out,
-                   struct atsi_err *err)
-{
-    size_t n;
-    const struct atsi_conf_key *keys = atsi_conf_keys(&n);
-    struct atsi_conf *c = calloc(1, sizeof *c);
-    int rc = ATSI_OK;
-    *out = NULL;
-    if (c == NULL)
-        return no_memory(err);
-    for (size_t i = 0; i < n && rc == ATSI_OK; i++)
-        rc = add_entry(c, &keys[i], keys[i].name, err);
-    if (rc == ATSI_OK)
-        rc = read_files(c, config_path, err);
-    if (rc == ATSI_OK)
-        rc = read_environment(c, err);
-    if (rc == ATSI_OK)
-        rc = read_overrides(c, overrides, err);
-    if (rc == ATSI_OK)
-        rc = keep_sources(c, config_path, overrides, err);
-    if (rc != ATSI_OK) {
-        atsi_conf_close(c);
-        return rc;
-    }
-    *out = c;
-    return ATSI_OK;
-}
-
-int atsi_conf_reopen(const struct atsi_conf *c, struct atsi_conf **out, struct atsi_err *err)
-{
-    return atsi_conf_open(c->config_path, (const char *const *)c->overrides, out, err);
-}
-
-void atsi_conf_close(struct atsi_conf *c)
-{
-    if (c == NULL)
-        return;
-    for (size_t i = 0; i < c->n_entries; i++)
-        free_entry(&c->entries[i]);
-    for (size_t i = 0; i < c->n_pending; i++) {
-        free(c->pending[i].name);
-        free(c->pending[i].value);
-        free(c->pending[i].origin);
-    }
-    for (size_t i = 0; i < c->n_plugins; i++)
-        free(c->plugins[i]);
-    for (char **o = c->overrides; o != NULL && *o != NULL; o++)
-        free(*o);
-    free(c->overrides);
-    free(c->config_path);
-    free(c->plugins);
-    free(c->pending);
-    free(c->entries);
-    free(c->ignored_path);
-    free(c);
 }
 
 /* ---------------------------------------------------------------- plugin parameters */
@@ -451,12 +280,12 @@ static struct atsi_conf_key param_key(const struct atsi_param *p)
 }
 
 /* Applies what was read earlier for a key that is known only now. */
-static int apply_pending(struct atsi_conf *c, struct entry *e, struct atsi_err *err)
+static int apply_pending(struct atsi_conf *c, struct atsi_conf_held *e, struct atsi_err *err)
 {
     char variable[128];
     env_name(e->name, variable);
     for (size_t i = 0; i < c->n_pending; i++) {
-        struct pending *p = &c->pending[i];
+        struct atsi_conf_pending *p = &c->pending[i];
         if (strcmp(p->name, p->environment ? variable : e->name) == 0) {
             int rc = store(e, p->value, p->origin, err);
             if (rc != ATSI_OK)
@@ -495,11 +324,11 @@ int atsi_conf_declare(struct atsi_conf *c, const char *plugin,
     size_t before = c->n_entries;
     char **grown = realloc(c->plugins, (c->n_plugins + 1) * sizeof *grown);
     if (grown == NULL)
-        return no_memory(err);
+        return atsi_conf_no_memory(err);
     c->plugins = grown;
     grown[c->n_plugins] = strdup(plugin);
     if (grown[c->n_plugins] == NULL)
-        return no_memory(err);
+        return atsi_conf_no_memory(err);
     c->n_plugins++;
     for (; params != NULL && *params != NULL; params++) {
         int rc = declare_one(c, plugin, *params, err);
@@ -535,7 +364,7 @@ static bool is_mistyped_variable(const struct atsi_conf *c, const char *name)
 int atsi_conf_check_plugins(struct atsi_conf *c, struct atsi_log *log, struct atsi_err *err)
 {
     for (size_t i = 0; i < c->n_pending; i++) {
-        const struct pending *p = &c->pending[i];
+        const struct atsi_conf_pending *p = &c->pending[i];
         char variable[128];
         bool known = false;
         for (size_t k = 0; k < c->n_entries && !known; k++) {
@@ -547,7 +376,7 @@ int atsi_conf_check_plugins(struct atsi_conf *c, struct atsi_log *log, struct at
         if (!p->environment && is_loaded(c, p->name))
             return unknown_key(c, p->name, p->origin, err);
         if (p->environment && is_mistyped_variable(c, p->name))
-            return env_unknown(c, p->name, err);
+            return atsi_conf_unknown_variable(c, p->name, err);
         atsi_log(log, ATSI_LOG_WARN, "conf", "%s: %s belongs to no plugin that is loaded",
                  p->origin, p->name);
     }
@@ -557,13 +386,13 @@ int atsi_conf_check_plugins(struct atsi_conf *c, struct atsi_log *log, struct at
 /* ---------------------------------------------------------------- reading */
 const char *atsi_conf_get(const struct atsi_conf *c, const char *key)
 {
-    const struct entry *e = find(c, key);
+    const struct atsi_conf_held *e = find(c, key);
     return e != NULL ? e->value : NULL;
 }
 
 const char *atsi_conf_origin(const struct atsi_conf *c, const char *key)
 {
-    const struct entry *e = find(c, key);
+    const struct atsi_conf_held *e = find(c, key);
     return e != NULL ? e->origin : "";
 }
 
@@ -593,7 +422,7 @@ int atsi_conf_each(const struct atsi_conf *c, int (*fn)(void *ctx, const struct 
                    void *ctx)
 {
     for (size_t i = 0; i < c->n_entries; i++) {
-        const struct entry *e = &c->entries[i];
+        const struct atsi_conf_held *e = &c->entries[i];
         struct atsi_conf_entry out = {
             e->name,  e->value,   e->key.def, e->origin, atsi_conf_type_name(e->key.type),
             e->range, e->key.help};
@@ -607,4 +436,29 @@ int atsi_conf_each(const struct atsi_conf *c, int (*fn)(void *ctx, const struct 
 const char *atsi_conf_ignored_plugin_path(const struct atsi_conf *c)
 {
     return c->ignored_path;
+}
+
+/* ---------------------------------------------------------------- closing */
+void atsi_conf_close(struct atsi_conf *c)
+{
+    if (c == NULL)
+        return;
+    for (size_t i = 0; i < c->n_entries; i++)
+        free_entry(&c->entries[i]);
+    for (size_t i = 0; i < c->n_pending; i++) {
+        free(c->pending[i].name);
+        free(c->pending[i].value);
+        free(c->pending[i].origin);
+    }
+    for (size_t i = 0; i < c->n_plugins; i++)
+        free(c->plugins[i]);
+    for (char **o = c->overrides; o != NULL && *o != NULL; o++)
+        free(*o);
+    free(c->overrides);
+    free(c->config_path);
+    free(c->plugins);
+    free(c->pending);
+    free(c->entries);
+    free(c->ignored_path);
+    free(c);
 }

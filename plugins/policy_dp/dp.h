@@ -8,7 +8,7 @@
 #include "sched/experts.h"
 #include "sched/problem.h"
 
-/* In the order of the parameter's choices. */
+/* Both in the order of the parameter's choices. */
 enum dp_algorithm { DP_PAPER, DP_PAPER_LITERAL, DP_REPAIRED, DP_BACKLOG, DP_BACKLOG_CO };
 
 enum dp_experts { DP_EXPERTS_FADE, DP_EXPERTS_LRU, DP_EXPERTS_LFU, DP_EXPERTS_OFF };

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parameters of policy_static.  They are known to the core only after the entry point has returned,
- * so they are read with the first question, and again before a placement.
+ * Parameters of policy_static.
  */
+#include "sched/settings.h"
 #include "static.h"
-
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const struct atsi_param p_mode = {
     .struct_size = sizeof p_mode,
@@ -52,89 +48,47 @@ static const struct atsi_param p_overlap = {
 const struct atsi_param *const static_params[] = {&p_mode,       &p_gpu_layers, &p_cpu_moe,
                                                   &p_stream_min, &p_overlap,    NULL};
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const struct atsi_host *the_host;
+static int read_all(const struct sched_settings *from, void *kept, struct atsi_err *err)
+{
+    struct static_settings *s = kept;
+    double layers = -1, moe = -1, min = 0;
+    int mode = 0, overlap = 0, rc = sched_settings_choice(from, &p_mode, &mode, err);
+    if (rc == ATSI_OK)
+        rc = sched_settings_number(from, &p_gpu_layers, &layers, err);
+    if (rc == ATSI_OK)
+        rc = sched_settings_number(from, &p_cpu_moe, &moe, err);
+    if (rc == ATSI_OK)
+        rc = sched_settings_number(from, &p_stream_min, &min, err);
+    if (rc == ATSI_OK)
+        rc = sched_settings_choice(from, &p_overlap, &overlap, err);
+    if (rc != ATSI_OK)
+        return rc;
+    s->mode = (enum static_mode)mode;
+    s->n_gpu_layers = (int64_t)layers;
+    s->n_cpu_moe = (int64_t)moe;
+    s->stream_min = (uint32_t)min;
+    s->overlap = overlap == 0 ? s->mode == STATIC_STREAM : overlap == 1;
+    return ATSI_OK;
+}
+
 static struct static_settings settings;
-static int known;
+static struct sched_settings state = {.plugin = "policy_static",
+                                      .read = read_all,
+                                      .kept = &settings,
+                                      .size = sizeof settings,
+                                      .lock = PTHREAD_MUTEX_INITIALIZER};
 
 void static_settings_host(const struct atsi_host *host)
 {
-    (void)pthread_mutex_lock(&lock);
-    the_host = host;
-    known = 0;
-    (void)pthread_mutex_unlock(&lock);
+    sched_settings_host(&state, host);
 }
 
 void static_settings_again(void)
 {
-    (void)pthread_mutex_lock(&lock);
-    known = 0;
-    (void)pthread_mutex_unlock(&lock);
-}
-
-static const char *text_of(const struct atsi_param *p)
-{
-    const char *text = NULL;
-    if (the_host != NULL)
-        text = the_host->param_get(the_host->ctx, "policy_static", p->key);
-    return text != NULL ? text : p->def;
-}
-
-/* Place of the text among the choices. */
-static int read_choice(const struct atsi_param *p, int *out, struct atsi_err *err)
-{
-    const char *text = text_of(p);
-    size_t len = strlen(text), n;
-    *out = 0;
-    for (const char *at = p->choices;; at += n + 1, (*out)++) {
-        n = strcspn(at, "|");
-        if (n == len && memcmp(at, text, n) == 0)
-            return ATSI_OK;
-        if (at[n] == '\0')
-            break;
-    }
-    return atsi_fail(err, ATSI_ECONF, "policy_static.%s: \"%.64s\" is not one of %s", p->key, text,
-                     p->choices);
-}
-
-static int read_int(const struct atsi_param *p, int64_t *out, struct atsi_err *err)
-{
-    const char *text = text_of(p), *dots = strstr(p->choices, "..");
-    char *end;
-    *out = strtoll(text, &end, 10);
-    if (end != text && *end == '\0' && *out >= strtoll(p->choices, NULL, 10) &&
-        *out <= strtoll(dots + 2, NULL, 10))
-        return ATSI_OK;
-    return atsi_fail(err, ATSI_ECONF, "policy_static.%s: \"%.64s\" is not within %s", p->key, text,
-                     p->choices);
-}
-
-static int read_all(struct static_settings *s, struct atsi_err *err)
-{
-    int64_t min = 0;
-    int mode = 0, overlap = 0, rc = read_choice(&p_mode, &mode, err);
-    if (rc == ATSI_OK)
-        rc = read_int(&p_gpu_layers, &s->n_gpu_layers, err);
-    if (rc == ATSI_OK)
-        rc = read_int(&p_cpu_moe, &s->n_cpu_moe, err);
-    if (rc == ATSI_OK)
-        rc = read_int(&p_stream_min, &min, err);
-    if (rc == ATSI_OK)
-        rc = read_choice(&p_overlap, &overlap, err);
-    s->mode = (enum static_mode)mode;
-    s->stream_min = (uint32_t)min;
-    s->overlap = overlap == 0 ? s->mode == STATIC_STREAM : overlap == 1;
-    return rc;
+    sched_settings_again(&state);
 }
 
 int static_settings_get(struct static_settings *out, struct atsi_err *err)
 {
-    int rc = ATSI_OK;
-    (void)pthread_mutex_lock(&lock);
-    if (!known)
-        rc = read_all(&settings, err);
-    known = rc == ATSI_OK;
-    *out = settings;
-    (void)pthread_mutex_unlock(&lock);
-    return rc;
+    return sched_settings_get(&state, out, err);
 }

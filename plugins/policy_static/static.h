@@ -6,6 +6,7 @@
 #include "atsinfer/plugin.h"
 #include "atsinfer/policy.h"
 
+/* In the order of the parameter's choices. */
 enum static_mode { STATIC_LAYER, STATIC_EXPERT, STATIC_STREAM, STATIC_DENSITY, STATIC_ALG1 };
 
 /* Parameters, as settings.c describes them. */

@@ -2,27 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # `atsinfer chat` with scripted input: answers, re-use of what was evaluated, commands, errors.
 #   chat.sh ATSINFER SOURCE_DIR
-set -u
-atsinfer=$1
-source=$2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export XDG_CONFIG_HOME="$work/config" XDG_CACHE_HOME="$work/cache" XDG_STATE_HOME="$work/state"
-cd "$work" || exit 1
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "$0")/lib.sh"
 model=$source/demo/demo-dense-q8_0.gguf
 data=$source/tests/data
-passed=0
-failed=0
-
-verdict() { # NAME WHY
-  if [ -z "$2" ]; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED $1:$2"
-    head -c 800 out err
-  fi
-}
 
 # talk NAME EXIT_CODE INPUT STDOUT STDERR_PATTERN ARGS...   INPUT and STDOUT as printf takes them,
 # STDOUT compared exactly (- : not looked at); empty pattern: not looked at
@@ -33,7 +16,7 @@ talk() {
   printf "$input" | "$atsinfer" chat -m "$model" --temp 0 --no-timings "$@" >out 2>err
   got=$?
   why=
-  [ "$got" = "$code" ] || why=" exit $got, expected $code"
+  [ "$got" = "$code" ] || why="exit $got, expected $code"
   if [ "$want" != - ]; then
     # shellcheck disable=SC2059
     printf "$want" >want
@@ -47,7 +30,7 @@ talk() {
 costs() { sed -n 's/^\[\([0-9]*\) tokens re-used, \([0-9]*\) evaluated.*/\1+\2/p' err | tr '\n' ' '; }
 expect_costs() { # NAME COSTS
   why=
-  [ "$(costs)" = "$2 " ] || why=" re-used+evaluated: $(costs), expected $2"
+  [ "$(costs)" = "$2 " ] || why="re-used+evaluated: $(costs), expected $2"
   verdict "$1" "$why"
 }
 
@@ -64,11 +47,11 @@ talk "no line end" 0 '5-5' '5 - 5 = 0.\n' ''
 talk "a message of several lines" 0 '5\\\n-5\n' - ''
 cp out joined
 talk "the same in quotes" 0 '"""\n5\n-5\n"""\n' - ''
-cmp -s joined out || verdict "both spellings of a long message" " answers differ"
+cmp -s joined out || verdict "both spellings of a long message" "answers differ"
 talk "an answer cut short" 0 'How much is 20 plus 3?\n' '20 +\n' '' -n 3
 talk "a stop string" 0 'How much is 20 plus 3?\n' '20 + 3 \n' '' --stop '='
 talk "quiet" 0 '5-5\n/clear\n' '5 - 5 = 0.\n' '' -q
-[ -s err ] && verdict "quiet says nothing" " stderr has text"
+[ -s err ] && verdict "quiet says nothing" "stderr has text"
 
 # ---- commands
 talk "regen" 0 'How much is 20 plus 3?\n/regen\n' '20 + 3 = 23.\n20 + 3 = 23.\n' '' -v
@@ -96,10 +79,10 @@ tail -n 2 out >want_tail
 costs | cut -d' ' -f3- >want_costs
 talk "save" 0 'Hello!\n5-5\n/save chat.ats\n/save chat.json\n' - 'saved 4 messages and' --temp 0.9 -s 7 -n 60
 talk "load" 0 "/load chat.ats\\n$second" - 'loaded 4 messages' --temp 0.9 -s 7 -n 60 -v
-cmp -s out want_tail || verdict "loaded chat goes on the same" " another answer"
-[ "$(costs)" = "$(cat want_costs)" ] || verdict "nothing is evaluated twice after a load" " $(costs)"
+cmp -s out want_tail || verdict "loaded chat goes on the same" "another answer"
+[ "$(costs)" = "$(cat want_costs)" ] || verdict "nothing is evaluated twice after a load" "costs: $(costs)"
 talk "load the text" 0 "/load chat.json\\n$second" - '0 tokens evaluated' --temp 0.9 -s 7 -n 60
-cmp -s out want_tail || verdict "the text alone goes on the same" " another answer"
+cmp -s out want_tail || verdict "the text alone goes on the same" "another answer"
 talk "load into another model" 1 '/load chat.ats\n' '' 'FILE.json' -m "$source/demo/demo-moe-q8_0.gguf"
 talk "text into another model" 0 '/load chat.json\nHello!\n' - 'loaded 4' -m "$source/demo/demo-moe-q8_0.gguf"
 talk "load nothing" 1 '/load nowhere\n' '' 'nowhere: No such file'
@@ -134,14 +117,14 @@ printf '{%% for x in %%}' >bad.jinja
 talk "broken template" 1 '5-5\n' '' 'bad.jinja: line 1' --template bad.jinja
 printf '{{ raise_exception("no \033[31m system") }}' >raise.jinja
 talk "template refuses" 1 '5-5\n' '' 'refuses this conversation: no .*system' --template raise.jinja
-LC_ALL=C grep -q "$(printf '\033')" err && verdict "control characters in messages" " an escape came through"
+LC_ALL=C grep -q "$(printf '\033')" err && verdict "control characters in messages" "an escape came through"
 talk "bad variable" 2 '' '' 'NAME=JSON' --var think
 talk "variable without quotes" 2 '' '' 'needs quotes' --var effort=high
 talk "our own variable" 2 '' '' 'chat itself sets' --var messages=[]
 
 # ---- usage
 talk "help text" 0 '' - '' --help
-grep -q 'the oldest turns after the system prompt are dropped' out || verdict "help states the rule" " not there"
+grep -q 'the oldest turns after the system prompt are dropped' out || verdict "help states the rule" "not there"
 talk "mistyped option" 2 '' '' 'did you mean --system?' --systme x
 talk "positional argument" 2 '' '' 'unexpected argument' hello
 talk "two system prompts" 2 '' '' 'exclude each other' --system a --system-file b
@@ -153,7 +136,7 @@ talk "once without a message" 2 '' '' 'standard input is empty' --once
 "$atsinfer" chat -m "$model" --no-timings -p 'Tell me a story.' >/dev/full 2>err </dev/null
 code=$?
 why=
-[ $code = 1 ] || why=" exit $code, expected 1"
+[ $code = 1 ] || why="exit $code, expected 1"
 [ "$(grep -c 'cannot write to standard output' err)" = 1 ] || why="$why; not one message"
 verdict "full disk" "$why"
 
@@ -168,8 +151,7 @@ wait $pid
 code=$?
 exec 3>&-
 why=
-[ $code = 130 ] || why=" exit $code, expected 130"
+[ $code = 130 ] || why="exit $code, expected 130"
 verdict "interrupt" "$why"
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish

@@ -2,39 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The command as a user types it: output, messages, exit codes.
 #   command.sh ATSINFER SOURCE_DIR
-set -u
-atsinfer=$1
-source=$2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export XDG_CONFIG_HOME="$work/config" XDG_CACHE_HOME="$work/cache" XDG_DATA_HOME="$work/data"
-cd "$work" || exit 1
-passed=0
-failed=0
-
-fail() {
-  failed=$((failed + 1))
-  echo "FAILED $1"
-}
-
-# expect NAME EXIT_CODE STDOUT_PATTERN STDERR_PATTERN ARGS...   (empty pattern: not looked at)
-expect() {
-  name=$1 code=$2 out=$3 err=$4
-  shift 4
-  "$atsinfer" "$@" >out 2>err </dev/null
-  got=$?
-  why=
-  [ "$got" = "$code" ] || why="exit $got, expected $code"
-  [ -z "$out" ] || grep -qe "$out" out || why="$why; stdout lacks '$out'"
-  [ -z "$err" ] || grep -qe "$err" err || why="$why; stderr lacks '$err'"
-  if [ -z "$why" ]; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED $name: $why"
-    head -c 600 out err
-  fi
-}
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "$0")/lib.sh"
 
 dense=$source/demo/demo-dense-q4_k_m.gguf
 
@@ -189,7 +158,7 @@ expect "kernels, bad op" 2 "" "not one of those" kernels --op mattmul
 # Ctrl-C in the middle of a text: what there is stays, exit code 130.
 "$atsinfer" run -p "Once upon a time" -n 100000 -c 100000 --ignore-eos >out 2>err </dev/null &
 pid=$!
-sleep 1
+while [ ! -s out ] && kill -0 $pid 2>/dev/null; do sleep 0.1; done
 kill -INT $pid
 wait $pid
 [ $? = 130 ] && grep -q "Once upon" out || fail "interrupt"
@@ -206,5 +175,4 @@ echo "$said" | grep -q "grown.json.*File too large" || fail "ulimit -f: $said"
 printf '[cpu]\nthreads = \033[2J\302\2335\177\n' >hostile.ini
 expect "escapes in a file" 2 "" 'hostile.ini:2: cpu.threads: "?\[2J?5?" is not' config --config hostile.ini
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish

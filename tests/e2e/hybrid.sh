@@ -2,49 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Seeing what an accelerator does, as a user types it: summary, trace, ablation.
 #   hybrid.sh ATSINFER SOURCE_DIR ACCELERATOR_PLUGIN
-set -u
-command -v python3 >/dev/null || { echo "skipped: python3 is not here to read JSON"; exit 77; }
-atsinfer=$1
-source=$2
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "$0")/lib.sh"
+needs_python3
 plugin=$3
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export XDG_CONFIG_HOME="$work/config" XDG_CACHE_HOME="$work/cache" XDG_DATA_HOME="$work/data"
 export ATSINFER_POLICY_COSTS=typical ATSINFER_POLICY_TIME_LIMIT=10000000 ATSINFER_CPU_THREADS=2
-cd "$work" || exit 1
-passed=0
-failed=0
-
-check() {
-  name=$1
-  shift
-  if "$@" >check_out 2>&1; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED $name"
-    head -c 900 check_out
-  fi
-}
-
-# expect NAME EXIT_CODE STDOUT_PATTERN STDERR_PATTERN ARGS...   (empty pattern: not looked at)
-expect() {
-  name=$1 code=$2 out=$3 err=$4
-  shift 4
-  "$atsinfer" "$@" >out 2>err </dev/null
-  got=$?
-  why=
-  [ "$got" = "$code" ] || why="exit $got, expected $code"
-  [ -z "$out" ] || grep -qe "$out" out || why="$why; stdout lacks '$out'"
-  [ -z "$err" ] || grep -qe "$err" err || why="$why; stderr lacks '$err'"
-  if [ -z "$why" ]; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED $name: $why"
-    head -c 900 out err
-  fi
-}
 
 dense=$source/demo/demo-dense-q4_k_m.gguf
 accel="--plugin $plugin --set backend.accel=twin --set memory.vram=40%m --set memory.temp=20%m"
@@ -177,5 +139,4 @@ expect "measured costs" 0 "" "costs measured here" run $accel --set policy.costs
 check "measured costs are kept" sh -c 'ls cache/atsinfer/profiles/*.costs'
 expect "bad policy.costs" 2 "" "policy.costs" run $accel --set policy.costs=maybe -m "$dense" -p Tom -n 4
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish

@@ -2,14 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # A model file that is cut short while it is in use: one clear error, whichever thread meets it.
 #   model_cut.sh ATSINFER SOURCE_DIR
-set -u
-atsinfer=$1
-model=$2/demo/demo-dense-q8_0.gguf
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export XDG_CONFIG_HOME="$work/config" XDG_CACHE_HOME="$work/cache" XDG_STATE_HOME="$work/state"
-cd "$work" || exit 1
-failed=0
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "$0")/lib.sh"
+model=$source/demo/demo-dense-q8_0.gguf
 
 cut_while_running() { # ARGS of run
   cp "$model" model.gguf && chmod u+w model.gguf || exit 1
@@ -20,12 +15,12 @@ cut_while_running() { # ARGS of run
   truncate -s 4096 model.gguf
   wait $pid
   got=$?
-  [ $got -eq 1 ] && [ "$(grep -c '^atsinfer: error: a page of a mapped file could not be read' err)" -ge 1 ] && return
-  failed=1
-  echo "FAILED $*: exit status $got, expected 1 and the reason"
-  cat err
+  why=
+  [ $got -eq 1 ] && [ "$(grep -c '^atsinfer: error: a page of a mapped file could not be read' err)" -ge 1 ] ||
+    why="exit status $got, expected 1 and the reason"
+  verdict "$*" "$why"
 }
 
 cut_while_running -t 1
 cut_while_running -t 2
-exit $failed
+finish

@@ -2,39 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # `atsinfer plan` as a user types it, over small shape files and a machine profile of our own.
 #   plan.sh ATSINFER SOURCE_DIR
-set -u
-atsinfer=$1
-data=$2/tests/data/sched
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export HOME="$work" XDG_CONFIG_HOME="$work/config" XDG_CACHE_HOME="$work/cache" XDG_DATA_HOME="$work/data"
-cd "$work" || exit 1
-passed=0
-failed=0
-
-fail() {
-  failed=$((failed + 1))
-  echo "FAILED $1"
-}
-
-# expect NAME EXIT_CODE STDOUT_PATTERN STDERR_PATTERN ARGS...   (empty pattern: not looked at)
-expect() {
-  name=$1 code=$2 out=$3 err=$4
-  shift 4
-  "$atsinfer" "$@" >out 2>err </dev/null
-  got=$?
-  why=
-  [ "$got" = "$code" ] || why="exit $got, expected $code"
-  [ -z "$out" ] || grep -qe "$out" out || why="$why; stdout lacks '$out'"
-  [ -z "$err" ] || grep -qe "$err" err || why="$why; stderr lacks '$err'"
-  if [ -z "$why" ]; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED $name: $why"
-    head -c 600 out err
-  fi
-}
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "$0")/lib.sh"
+data=$source/tests/data/sched
+export HOME="$work"
 
 # has PATTERN...: stdout of the last command has each of them
 has() {
@@ -137,5 +108,4 @@ expect "rule without a number" 2 "" "policy.rule.N" $dense --set "policy.rule.fi
 expect "a saved plan of what does not fit" 3 "" "does not fit" $dense --ram 100MiB --save none.plan
 [ -e none.plan ] && fail "a plan that does not fit was saved"
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish

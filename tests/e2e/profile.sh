@@ -3,48 +3,9 @@
 # `atsinfer profile` with tiny sizes: what it writes is complete and can be read again.  How fast this
 # machine is matters to no line of this file.
 #   profile.sh ATSINFER SOURCE_DIR
-set -u
-command -v python3 >/dev/null || { echo "skipped: python3 is not here to read JSON"; exit 77; }
-atsinfer=$1
-source=$2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export XDG_CONFIG_HOME="$work/config" XDG_CACHE_HOME="$work/cache" XDG_DATA_HOME="$work/data"
-cd "$work" || exit 1
-passed=0
-failed=0
-
-# expect NAME EXIT_CODE STDOUT_PATTERN STDERR_PATTERN ARGS...   (empty pattern: not looked at)
-expect() {
-  name=$1 code=$2 out=$3 err=$4
-  shift 4
-  "$atsinfer" "$@" >out 2>err </dev/null
-  got=$?
-  why=
-  [ "$got" = "$code" ] || why="exit $got, expected $code"
-  [ -z "$out" ] || grep -qe "$out" out || why="$why; stdout lacks '$out'"
-  [ -z "$err" ] || grep -qe "$err" err || why="$why; stderr lacks '$err'"
-  if [ -z "$why" ]; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED $name: $why"
-    head -c 600 out err
-  fi
-}
-
-# check NAME COMMAND...
-check() {
-  name=$1
-  shift
-  if "$@" >check_out 2>&1; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED $name"
-    head -c 600 check_out
-  fi
-}
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "$0")/lib.sh"
+needs_python3
 
 tiny="--size 128KiB --seconds 0"
 model="$source/demo/demo-dense-q4_k_m.gguf"
@@ -192,5 +153,4 @@ expect "bad name" 2 "" "one line" profile --name ""
 expect "stray word" 2 "" "unexpected argument" profile stray
 check "nothing is left behind" [ -z "$(find . -name '*.ini.*')" ]
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish

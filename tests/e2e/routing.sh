@@ -3,49 +3,10 @@
 # Routing traces as a user meets them: recorded from the demo model, made, decoded on a modelled
 # machine, replayed; messages about wrong ones.
 #   routing.sh ATSINFER SOURCE_DIR
-set -u
-command -v python3 >/dev/null || { echo "skipped: python3 is not here to read JSON"; exit 77; }
-atsinfer=$1
-source=$2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export XDG_CONFIG_HOME="$work/config" XDG_CACHE_HOME="$work/cache" XDG_DATA_HOME="$work/data"
-cd "$work" || exit 1
-passed=0
-failed=0
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "$0")/lib.sh"
+needs_python3
 model=$source/demo/demo-moe-q8_0.gguf
-
-# expect NAME EXIT_CODE STDOUT_PATTERN STDERR_PATTERN ARGS...   (empty pattern: not looked at)
-expect() {
-  name=$1 code=$2 out=$3 err=$4
-  shift 4
-  "$atsinfer" "$@" >out 2>err </dev/null
-  got=$?
-  why=
-  [ "$got" = "$code" ] || why="exit $got, expected $code"
-  [ -z "$out" ] || grep -qe "$out" out || why="$why; stdout lacks '$out'"
-  [ -z "$err" ] || grep -qe "$err" err || why="$why; stderr lacks '$err'"
-  if [ -z "$why" ]; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED $name: $why"
-    head -c 600 out err
-  fi
-}
-
-# check NAME COMMAND...
-check() {
-  name=$1
-  shift
-  if "$@" >check_out 2>&1; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED $name"
-    head -c 600 check_out
-  fi
-}
 
 # ---------------------------------------------------------------- recording
 expect "a run is recorded" 0 "" "" run -m "$model" -p "Once upon a time" -n 12 --temp 0 \
@@ -106,5 +67,4 @@ expect "not enough to make a trace" 2 "" "a routing trace of 0 layers" simulate 
   --routing-skew zipf=1 --cache-slots 4
 expect "a file that is not there" 1 "" "No such file" simulate --routing nowhere.txt --cache-slots 4
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish

@@ -2,48 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # `atsinfer simulate` as a user types it: tables, traces, names of shipped files, messages.
 #   simulate.sh ATSINFER SOURCE_DIR
-set -u
-command -v python3 >/dev/null || { echo "skipped: python3 is not here to read JSON"; exit 77; }
-atsinfer=$1
-source=$2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export XDG_CONFIG_HOME="$work/config" XDG_CACHE_HOME="$work/cache" XDG_DATA_HOME="$work/data"
-cd "$work" || exit 1
-passed=0
-failed=0
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "$0")/lib.sh"
+needs_python3
 
-# check NAME COMMAND...
-check() {
-  name=$1
-  shift
-  if "$@" >check_out 2>&1; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED $name"
-    head -c 600 check_out
-  fi
-}
-
-# expect NAME EXIT_CODE STDOUT_PATTERN STDERR_PATTERN ARGS...   (empty pattern: not looked at)
-expect() {
+# predict NAME EXIT_CODE STDOUT_PATTERN STDERR_PATTERN ARGS... of simulate; an error is one line
+predict() {
   name=$1 code=$2 out=$3 err=$4
   shift 4
-  "$atsinfer" simulate "$@" >out 2>err </dev/null
-  got=$?
-  why=
-  [ "$got" = "$code" ] || why="exit $got, expected $code"
-  [ -z "$out" ] || grep -qe "$out" out || why="$why; stdout lacks '$out'"
-  [ -z "$err" ] || grep -qe "$err" err || why="$why; stderr lacks '$err'"
+  attempt "$code" "$out" "$err" simulate "$@"
   [ "$code" = 0 ] || [ "$(grep -c . err)" = 1 ] || why="$why; not one line on stderr"
-  if [ -z "$why" ]; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED $name: $why"
-    head -c 600 out err
-  fi
+  verdict "$name" "$why"
 }
 
 cat >box.ini <<'END'
@@ -106,23 +75,23 @@ END
 all=layer,expert,stream,density,alg1,paper,paper-literal,repaired,backlog,backlog-co
 
 # ---- tables
-expect "dense" 0 "^| backlog-co |" "" --machine box.ini --shape dense.ini --policy "$all" --prefill 128
+predict "dense" 0 "^| backlog-co |" "" --machine box.ini --shape dense.ini --policy "$all" --prefill 128
 check "a row per policy" [ "$(grep -c '^| [a-z]' out)" = 11 ]
 check "says simulated" grep -q "^Simulated, not measured: small-dense on box" out
 cp out first
-expect "dense again" 0 "" "" --machine box.ini --shape dense.ini --policy "$all" --prefill 128
+predict "dense again" 0 "" "" --machine box.ini --shape dense.ini --policy "$all" --prefill 128
 check "the same bytes twice" cmp first out
-expect "experts" 0 "small-moe on box" "" --machine box.ini --shape moe.ini --policy "$all"
-expect "standard policies" 0 "^| layer/sync |" "" --machine box.ini --shape moe.ini
+predict "experts" 0 "small-moe on box" "" --machine box.ini --shape moe.ini --policy "$all"
+predict "standard policies" 0 "^| layer/sync |" "" --machine box.ini --shape moe.ini
 # Of csv, the policy's and the planner's wall-clock time differ from run to run: columns 17 and 18.
 for i in 1 2; do
-  expect "csv $i" 0 "^policy,simulated,ttft_ms" "" --machine box.ini --shape dense.ini \
+  predict "csv $i" 0 "^policy,simulated,ttft_ms" "" --machine box.ini --shape dense.ini \
     --policy paper,backlog -o csv
   cut -d, -f1-16,19 out >"csv$i"
 done
 check "the same csv twice" cmp csv1 csv2
 check "csv is rectangular" [ "$(awk -F, '{print NF}' out | sort -u)" = 19 ]
-expect "json" 0 "" "" --machine box.ini --shape dense.ini --policy alg1/static,backlog -o json
+predict "json" 0 "" "" --machine box.ini --shape dense.ini --policy alg1/static,backlog -o json
 cat >look.py <<'END'
 import json, sys
 d = json.load(open(sys.argv[1]))
@@ -141,7 +110,7 @@ decode() { awk -F, 'NR == 2 {print int(1000 * $6)}' out; }
 ask() { # NAME ARGS...: decode time in microseconds
   name=$1
   shift
-  expect "$name" 0 "^paper,yes" "" --machine box.ini --shape dense.ini --policy paper -o csv "$@"
+  predict "$name" 0 "^paper,yes" "" --machine box.ini --shape dense.ini --policy paper -o csv "$@"
   decode
 }
 plain=$(ask "plain" --rounds 3)
@@ -155,15 +124,15 @@ frozen=$(ask "frozen" --rounds 12 --load 4,1,1 --frozen)
 check "planning anew pays" [ "$(ask "aware" --rounds 12 --load 4,1,1)" -lt "$frozen" ]
 
 # ---- a real graph
-expect "demo model" 0 "demo-dense.*, [1-9][0-9]* items" "" --machine box.ini --policy layer,backlog \
+predict "demo model" 0 "demo-dense.*, [1-9][0-9]* items" "" --machine box.ini --policy layer,backlog \
   -m "$source/demo/demo-dense-q4_k_m.gguf" --vram 1MiB
 check "a row for a model file" grep -q "^| backlog |" out
 
 # ---- shipped files by name
-expect "shipped names" 0 "Qwen3-14B-INT4 on laptop-rtx3060" "" --machine laptop-rtx3060 \
+predict "shipped names" 0 "Qwen3-14B-INT4 on laptop-rtx3060" "" --machine laptop-rtx3060 \
   --shape qwen3-14b-int4 --policy layer
 for file in "$source"/profiles/models/*.ini; do
-  expect "shipped $file" 0 "^| layer |" "" --machine desktop-rtx4090 \
+  predict "shipped $file" 0 "^| layer |" "" --machine desktop-rtx4090 \
     --shape "$(basename "$file" .ini)" --policy layer
 done
 mkdir -p inst/bin inst/share/atsinfer/profiles/machines
@@ -171,7 +140,7 @@ cp "$atsinfer" inst/bin/
 ln -s "$(dirname "$atsinfer")/../lib" inst/lib
 sed 's/^name = box/name = installed-box/' box.ini >inst/share/atsinfer/profiles/machines/mine.ini
 built=$atsinfer atsinfer=$work/inst/bin/atsinfer
-expect "installed" 0 "on installed-box" "" --machine mine --shape dense.ini --policy layer
+predict "installed" 0 "on installed-box" "" --machine mine --shape dense.ini --policy layer
 atsinfer=$built
 
 # ---- the page with the paper's figures
@@ -193,7 +162,7 @@ assert abs(steady["ms"] / steady["predicted_ms"] - 1) < 1e-3, steady
 assert last["ms"] < 0.997 * steady["ms"], (last, steady)'
 
 # ---- traces
-expect "trace" 0 "^| paper" "" --machine box.ini --shape dense.ini --policy paper,backlog/static \
+predict "trace" 0 "^| paper" "" --machine box.ini --shape dense.ini --policy paper,backlog/static \
   --trace trace.json
 cat >look.py <<'END'
 import json
@@ -239,42 +208,42 @@ assert max(link) > 0 and min(link) == 0 and link[-1] == 0, link
 assert max(slots) > 0 and min(slots) == 0 and slots[-1] == 0, slots
 END
 check "the trace is one" python3 look.py
-expect "trace nowhere" 1 "" "trace: /nonexistent/t.json: No such file" --machine box.ini \
+predict "trace nowhere" 1 "" "trace: /nonexistent/t.json: No such file" --machine box.ini \
   --shape dense.ini --policy layer --trace /nonexistent/t.json
 
 # ---- what is wrong
 ok="--machine box.ini --shape dense.ini --policy layer"
-expect "no machine" 2 "" "machine is needed" --shape dense.ini
-expect "no model" 2 "" "m MODEL or --shape SHAPE is needed" --machine box.ini
-expect "two models" 2 "" "both name a model" $ok -m x.gguf
-expect "unknown machine" 2 "" 'did you mean "laptop-rtx3060"' --machine laptop-rtx3600 --shape dense.ini
-expect "missing file" 2 "" "there are: desktop" --machine ./none.ini --shape dense.ini
-expect "unknown shape" 2 "" 'did you mean "qwen3-14b-int4"' --machine box.ini --shape qwen3-14b
-expect "unknown policy" 1 "" 'no policy "nosuch"' --machine box.ini --shape dense.ini --policy nosuch
-expect "unknown mode" 2 "" 'is not one of paper' --machine box.ini --shape dense.ini \
+predict "no machine" 2 "" "machine is needed" --shape dense.ini
+predict "no model" 2 "" "m MODEL or --shape SHAPE is needed" --machine box.ini
+predict "two models" 2 "" "both name a model" $ok -m x.gguf
+predict "unknown machine" 2 "" 'did you mean "laptop-rtx3060"' --machine laptop-rtx3600 --shape dense.ini
+predict "missing file" 2 "" "there are: desktop" --machine ./none.ini --shape dense.ini
+predict "unknown shape" 2 "" 'did you mean "qwen3-14b-int4"' --machine box.ini --shape qwen3-14b
+predict "unknown policy" 1 "" 'no policy "nosuch"' --machine box.ini --shape dense.ini --policy nosuch
+predict "unknown mode" 2 "" 'is not one of paper' --machine box.ini --shape dense.ini \
   --policy policy_dp:nosuch
-expect "unknown way" 2 "" 'expected /static or /sync' --machine box.ini --shape dense.ini --policy paper/fast
-expect "no policies" 2 "" "names none" --machine box.ini --shape dense.ini --policy ,
-expect "bad format" 2 "" "expected md, csv or json" $ok -o xml
-expect "bad load" 2 "" "expected three factors" $ok --load 2,1
-expect "bad vram" 2 "" "expected a size" $ok --vram much
-expect "stray word" 2 "" "unexpected argument" $ok stray
+predict "unknown way" 2 "" 'expected /static or /sync' --machine box.ini --shape dense.ini --policy paper/fast
+predict "no policies" 2 "" "names none" --machine box.ini --shape dense.ini --policy ,
+predict "bad format" 2 "" "expected md, csv or json" $ok -o xml
+predict "bad load" 2 "" "expected three factors" $ok --load 2,1
+predict "bad vram" 2 "" "expected a size" $ok --vram much
+predict "stray word" 2 "" "unexpected argument" $ok stray
 sed 's/^cpu_gbs = /cpu_gsb = /' box.ini >bad.ini
-expect "mistyped key" 2 "" 'bad.ini:6: unknown key "cpu_gsb"; did you mean "cpu_gbs"' \
+predict "mistyped key" 2 "" 'bad.ini:6: unknown key "cpu_gsb"; did you mean "cpu_gbs"' \
   --machine bad.ini --shape dense.ini
 sed 's/^pcie_gbs = 10/pcie_gbs = fast/' box.ini >bad.ini
-expect "no number" 2 "" 'bad.ini:16: pcie_gbs = "fast": expected a number' --machine bad.ini --shape dense.ini
+predict "no number" 2 "" 'bad.ini:16: pcie_gbs = "fast": expected a number' --machine bad.ini --shape dense.ini
 grep -v dram_gbs box.ini >bad.ini
-expect "missing key" 2 "" 'bad.ini: section \[platform\] lacks dram_gbs' --machine bad.ini --shape dense.ini
+predict "missing key" 2 "" 'bad.ini: section \[platform\] lacks dram_gbs' --machine bad.ini --shape dense.ini
 sed 's/^reserve_mib = 200/reserve_mib = 580/' box.ini >bad.ini
-expect "too little memory" 2 "" 'are more than vram_mib 600' --machine bad.ini --shape dense.ini
+predict "too little memory" 2 "" 'are more than vram_mib 600' --machine bad.ini --shape dense.ini
 sed 's/^hidden = /hiden = /' dense.ini >bad.ini
-expect "bad shape" 2 "" 'bad.ini:5: unknown key "hiden"; did you mean "hidden"' --machine box.ini --shape bad.ini
+predict "bad shape" 2 "" 'bad.ini:5: unknown key "hiden"; did you mean "hidden"' --machine box.ini --shape bad.ini
 grep -v '^ffn =' dense.ini >bad.ini
-expect "shape without ffn" 2 "" "bad.ini: " --machine box.ini --shape bad.ini
+predict "shape without ffn" 2 "" "bad.ini: " --machine box.ini --shape bad.ini
 printf '0 1 1 1\n5 1 x 1\n' >script
-expect "bad load script" 1 "" 'script:2: expected "t_ns cpu gpu pcie"' $ok --set plugin.sim.load=script
-expect "no load script" 1 "" 'nowhere: No such file' $ok --set plugin.sim.load=nowhere
+predict "bad load script" 1 "" 'script:2: expected "t_ns cpu gpu pcie"' $ok --set plugin.sim.load=script
+predict "no load script" 1 "" 'nowhere: No such file' $ok --set plugin.sim.load=nowhere
 
 # Whoever wants it to end need not wait for a policy's last round.
 "$atsinfer" simulate --machine desktop-rtx4090 --shape qwen3-14b-int4 --policy backlog-co --rounds 100000 \
@@ -287,7 +256,8 @@ guard=$!
 wait $pid
 got=$?
 kill $guard 2>/dev/null
-if [ $got = 130 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED interrupt: exit $got"; fi
+why=
+[ $got = 130 ] || why="exit $got, expected 130"
+verdict "asked to end" "$why"
 
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish

@@ -7,43 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/hybrid/hybrid_run.h"
+#include "tests/hybrid/place.h"
 #include "tests/unit/scratch.h"
 #include "text/sampler.h"
 
-enum { N_CTX = 64, LONG = 8500, FIRST = 9 };
-
-static const char *const on[] = {"memory.vram=100%m", "policy.name=policy_static", NULL};
-static const char *const off[] = {"memory.vram=100%m", "policy.name=policy_static", "exec.pick=off",
-                                  NULL};
-
-struct place {
-    struct atsi_runtime *rt;
-    struct atsi_model *m;
-    struct atsi_session *s;
-};
+enum { N_CTX = 64, CHUNK = 8, FIRST = 9 };
 
 static struct place open_place(const char *const *settings, const char *path)
 {
-    struct place p = {.rt = settings != NULL ? hr_runtime(settings) : hr_cpu()};
-    p.m = hr_open(p.rt, path);
-    p.s = hr_session(p.m, N_CTX, 8);
-    return p;
-}
-
-static void close_place(struct place *p)
-{
-    atsi_session_close(p->s);
-    atsi_model_close(p->m);
-    atsi_runtime_close(p->rt);
-}
-
-/* A model of a vocabulary that is worth several blocks. */
-static const char *long_model(void)
-{
-    struct am_config c = am_tiny("llama");
-    c.n_vocab = LONG;
-    return hr_model_of(&c, "long");
+    return place_open(settings, path, N_CTX, CHUNK);
 }
 
 static void eval(struct atsi_session *s, const int32_t *ids, uint32_t n, uint32_t top)
@@ -52,13 +24,6 @@ static void eval(struct atsi_session *s, const int32_t *ids, uint32_t n, uint32_
     struct atsi_eval req = {.struct_size = sizeof req, .ids = ids, .n = n, .top = top};
     if (atsi_session_eval(s, &req, &err) != ATSI_OK)
         fail_msg("%s", err.msg);
-}
-
-static uint64_t result_bytes(const struct atsi_session *s)
-{
-    struct atsi_accel_stats stats = {.struct_size = sizeof stats};
-    atsi_session_accel_stats(s, &stats);
-    return stats.result_bytes;
 }
 
 /* ---------------------------------------------------------------- the list */
@@ -80,7 +45,7 @@ static void check_order(const float *row, uint32_t n_vocab, const int32_t *ids, 
 /* A prompt and some tokens; lists against rows of the CPU. */
 static void check_lists(const char *path, const uint32_t *ks, uint32_t n_ks)
 {
-    struct place cpu = open_place(NULL, path), acc = open_place(on, path);
+    struct place cpu = open_place(NULL, path), acc = open_place(place_on, path);
     uint32_t n_vocab = hr_info(acc.s).n_vocab;
     int32_t ids[40];
     hr_ids(ids, 40, n_vocab);
@@ -88,13 +53,13 @@ static void check_lists(const char *path, const uint32_t *ks, uint32_t n_ks)
     for (uint32_t k = 0, at = 0; k < n_ks; k++) {
         uint32_t n = k == 0 ? 11 : 1,
                  got; /* a prompt of two rounds, of which nobody sees the first */
-        uint64_t before = result_bytes(acc.s), bytes;
+        uint64_t before = place_result_bytes(&acc), bytes;
         struct hr_rows want = hr_eval(cpu.s, ids + at, n, false), have = want;
         const int32_t *top_ids;
         float *top;
         eval(acc.s, ids + at, n, ks[k]);
         at += n;
-        bytes = result_bytes(acc.s) - before;
+        bytes = place_result_bytes(&acc) - before;
         got = atsi_session_top(acc.s, &top_ids, &top);
         assert_int_equal(got, ks[k]);
         /* And the row that was asked for behind the round before. */
@@ -107,8 +72,8 @@ static void check_lists(const char *path, const uint32_t *ks, uint32_t n_ks)
         hr_free(&want);
     }
     assert_int_equal(hr_info(acc.s).n_fallbacks, 0);
-    close_place(&cpu);
-    close_place(&acc);
+    place_close(&cpu);
+    place_close(&acc);
 }
 
 static void test_lists(void **state)
@@ -117,7 +82,7 @@ static void test_lists(void **state)
     (void)state;
     check_lists(hr_model("qwen3"), few, 7);
     check_lists(hr_model("qwen35moe"), few, 7);
-    check_lists(long_model(), many, 5);
+    check_lists(place_long_model(), many, 5);
 }
 
 /* ---------------------------------------------------------------- when there is none */
@@ -139,7 +104,7 @@ static void expect_row(struct atsi_session *s, const char *what)
 
 static void test_whole_rows(void **state)
 {
-    struct place p = open_place(on, hr_model("qwen3"));
+    struct place p = open_place(place_on, hr_model("qwen3"));
     uint32_t n_vocab = hr_info(p.s).n_vocab;
     struct atsi_err err = ATSI_ERR_INIT;
     const int32_t id = 5, *ids;
@@ -169,7 +134,7 @@ static void test_whole_rows(void **state)
     assert_int_equal(atsi_session_top(p.s, &ids, &top), 3);
     assert_int_equal(atsi_session_truncate(p.s, 2, &err), ATSI_OK);
     assert_int_equal(atsi_session_top(p.s, &ids, &top), 0); /* of a token that is no more */
-    close_place(&p);
+    place_close(&p);
 }
 
 /* Switched off, on the CPU, and with the last product there. */
@@ -178,19 +143,19 @@ static void test_elsewhere(void **state)
     static const char *const small[] = {"memory.vram=30%m", "policy.name=policy_static",
                                         "plugin.policy_static.mode=layer",
                                         "policy.rule.1=^output = cpu", NULL};
-    static const char *const *const settings[] = {off, NULL, small};
+    static const char *const *const settings[] = {place_off, NULL, small};
     (void)state;
     for (size_t i = 0; i < 3; i++) {
         struct place p = open_place(settings[i], hr_model("qwen3"));
         const int32_t id = 5;
         uint64_t before;
         eval(p.s, &id, 1, 3);
-        before = result_bytes(p.s);
+        before = place_result_bytes(&p);
         eval(p.s, &id, 1, 3);
         expect_row(p.s, i == 0 ? "exec.pick = off" : i == 1 ? "the CPU" : "a head on the CPU");
         if (i == 0)
-            assert_int_equal(result_bytes(p.s) - before, hr_info(p.s).n_vocab * sizeof(float));
-        close_place(&p);
+            assert_int_equal(place_result_bytes(&p) - before, hr_info(p.s).n_vocab * sizeof(float));
+        place_close(&p);
     }
 }
 
@@ -220,16 +185,16 @@ static uint32_t write_text(const char *const *settings, const char *path,
         atsi_sampler_accept(by, ids[i]);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t top = atsi_sampler_top(by), had = n_lists, rounds = i == 0 ? 2 : 1;
-        uint64_t before = result_bytes(p.s), row = hr_info(p.s).n_vocab * sizeof(float), want;
+        uint64_t before = place_result_bytes(&p), row = hr_info(p.s).n_vocab * sizeof(float), want;
         eval(p.s, ids, i == 0 ? 11 : 1, top);
         ids[0] = out[i] = sample(p.s, by, &n_lists);
         want = n_lists > had ? (uint64_t)top * 8 + (rounds - 1) * 8 : rounds * row;
-        assert_int_equal(result_bytes(p.s) - before, want);
+        assert_int_equal(place_result_bytes(&p) - before, want);
         assert_true(ids[0] >= 0);
         atsi_sampler_accept(by, ids[0]);
     }
     atsi_sampler_close(by);
-    close_place(&p);
+    place_close(&p);
     return n_lists;
 }
 
@@ -238,7 +203,7 @@ static void test_tokens(void **state)
     enum { N = 24 };
     static const struct atsi_logit_bias bias[] = {{3, -INFINITY}, {40, -1.5f}};
     static const uint32_t ks[] = {0, 1, 40, 1000};
-    const char *path = long_model();
+    const char *path = place_long_model();
     (void)state;
     for (size_t i = 0; i < 8; i++) {
         struct atsi_sampler_params params;
@@ -250,8 +215,8 @@ static void test_tokens(void **state)
         params.penalty_repeat = i % 2 == 0 ? 1 : 1.3f;
         params.bias = bias;
         params.n_bias = i % 2 == 0 ? 0 : 2;
-        assert_int_equal(write_text(on, path, &params, a, N), N);
-        assert_int_equal(write_text(off, path, &params, b, N), 0);
+        assert_int_equal(write_text(place_on, path, &params, a, N), N);
+        assert_int_equal(write_text(place_off, path, &params, b, N), 0);
         assert_memory_equal(a, b, sizeof a);
     }
 }
@@ -265,7 +230,7 @@ static bool try_fault(const struct hr_rows *want, const int32_t *ids, uint32_t n
                       uint32_t at)
 {
     char fail_at[64], fail_call[64];
-    const char *const settings[] = {on[0], on[1], fail_at, fail_call, NULL};
+    const char *const settings[] = {place_on[0], place_on[1], fail_at, fail_call, NULL};
     const int32_t *top_ids;
     struct place p;
     float *top;
@@ -288,7 +253,7 @@ static bool try_fault(const struct hr_rows *want, const int32_t *ids, uint32_t n
     }
     met = strstr(hr_log, "as asked") != NULL || hr_info(p.s).n_fallbacks > 0;
     n_lost += strstr(hr_log, "it kept logits that cannot be copied") != NULL;
-    close_place(&p);
+    place_close(&p);
     return met;
 }
 
@@ -307,7 +272,7 @@ static void test_faults(void **state)
     want[0] = hr_eval(cpu.s, ids, FIRST, false);
     for (uint32_t i = 1; i < N; i++)
         want[i] = hr_eval(cpu.s, ids + FIRST - 1 + i, 1, false);
-    close_place(&cpu);
+    place_close(&cpu);
     for (size_t c = 0; c < 4; c++) {
         uint32_t at = 1;
         while (at < 10000 && try_fault(want, ids, N, calls[c], at))

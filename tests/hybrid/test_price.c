@@ -10,27 +10,13 @@
 
 #include "core/hybrid/inside.h"
 #include "core/hybrid/live.h"
-#include "tests/hybrid/hybrid_run.h"
+#include "tests/hybrid/place.h"
 
-enum { N_CTX = 64, CHUNK = 8, VOCAB = 8500, ROW = VOCAB * 4 };
-
-static const char *const on[] = {"memory.vram=100%m", "policy.name=policy_static", NULL};
-static const char *const off[] = {"memory.vram=100%m", "policy.name=policy_static", "exec.pick=off",
-                                  NULL};
-
-struct place {
-    struct atsi_runtime *rt;
-    struct atsi_model *m;
-    struct atsi_session *s;
-};
+enum { N_CTX = 64, CHUNK = 8, ROW = PLACE_LONG * 4 };
 
 static struct place open_place(const char *const *settings)
 {
-    struct am_config c = am_tiny("llama");
-    struct place p = {.rt = hr_runtime(settings)};
-    c.n_vocab = VOCAB;
-    p.m = hr_open(p.rt, hr_model_of(&c, "long"));
-    p.s = hr_session(p.m, N_CTX, CHUNK);
+    struct place p = place_open(settings, place_long_model(), N_CTX, CHUNK);
     assert_non_null(p.s->hybrid);
     return p;
 }
@@ -38,9 +24,7 @@ static struct place open_place(const char *const *settings)
 static void close_place(struct place *p)
 {
     assert_int_equal(hr_info(p->s).n_fallbacks, 0);
-    atsi_session_close(p->s);
-    atsi_model_close(p->m);
-    atsi_runtime_close(p->rt);
+    place_close(p);
 }
 
 static const struct atsi_question *question(const struct place *p)
@@ -54,16 +38,14 @@ static const struct atsi_question *question(const struct place *p)
 /* Bytes of logits that came to the host for some tokens. */
 static uint64_t bytes_of(const struct place *p, uint32_t n, uint32_t top, atsi_logits_fn *fn)
 {
-    struct atsi_accel_stats before = {.struct_size = sizeof before}, after = before;
+    uint64_t before = place_result_bytes(p);
     struct atsi_err err = ATSI_ERR_INIT;
     int32_t ids[N_CTX];
     struct atsi_eval req = {.struct_size = sizeof req, .ids = ids, .n = n, .top = top, .fn = fn};
-    hr_ids(ids, n, VOCAB);
-    atsi_session_accel_stats(p->s, &before);
+    hr_ids(ids, n, PLACE_LONG);
     if (atsi_session_eval(p->s, &req, &err) != ATSI_OK)
         fail_msg("%s", err.msg);
-    atsi_session_accel_stats(p->s, &after);
-    return after.result_bytes - before.result_bytes;
+    return place_result_bytes(p) - before;
 }
 
 static void expect_price(const struct place *p, uint64_t bytes)
@@ -85,7 +67,7 @@ static int ignore(void *ctx, uint32_t pos, const float *logits)
 static void test_as_copied(void **state)
 {
     static const uint32_t tops[] = {3, 64, 2048, 0, 40, 2049, 1, UINT32_MAX, 40};
-    struct place p = open_place(on);
+    struct place p = open_place(place_on);
     uint64_t least = UINT64_MAX, most = 0;
     (void)state;
     for (size_t k = 0; k < sizeof tops / sizeof tops[0]; k++) {
@@ -104,7 +86,7 @@ static void test_as_copied(void **state)
 /* What is placed before anybody asks is placed for a sampler; of a prompt its last round counts. */
 static void test_before_and_behind_prompts(void **state)
 {
-    struct place p = open_place(on);
+    struct place p = open_place(place_on);
     (void)state;
     expect_price(&p, 8 * ATSI_PICK_USUAL);
     assert_int_equal(bytes_of(&p, 2 * CHUNK + 1, 0, NULL), 8 + 8 + ROW);
@@ -116,7 +98,7 @@ static void test_before_and_behind_prompts(void **state)
 
 static void test_off(void **state)
 {
-    struct place p = open_place(off);
+    struct place p = open_place(place_off);
     (void)state;
     expect_price(&p, ROW);
     assert_int_equal(bytes_of(&p, 1, 3, NULL), ROW);
@@ -128,7 +110,7 @@ static void test_off(void **state)
 static void test_another_budget(void **state)
 {
     static const uint32_t tops[] = {0, 7};
-    struct place p = open_place(on);
+    struct place p = open_place(place_on);
     struct atsi_err err = ATSI_ERR_INIT;
     (void)state;
     for (size_t k = 0; k < 2; k++) {
@@ -166,7 +148,7 @@ static uint64_t predicted(const struct place *p, uint64_t result_ns)
 /* Logits that the CPU computes are there already. */
 static void test_elsewhere(void **state)
 {
-    const char *settings[] = {on[0], on[1], "policy.rule.1=^output = accel", NULL};
+    const char *settings[] = {place_on[0], place_on[1], "policy.rule.1=^output = accel", NULL};
     (void)state;
     for (int k = 0; k < 2; k++) {
         struct place p = open_place(settings);
@@ -187,13 +169,12 @@ enum { LONG_CTX = 1024, ROUND = 256 };
 static struct place open_wide(const char *const *settings)
 {
     struct am_config c = am_tiny("llama");
-    struct place p = {.rt = hr_runtime(settings)};
+    struct place p;
     c.n_embd = 256;
     c.n_head = 8;
     c.n_ff = 512;
     c.n_layer = 2;
-    p.m = hr_open(p.rt, hr_model_of(&c, "wide"));
-    p.s = hr_session(p.m, LONG_CTX, ROUND);
+    p = place_open(settings, hr_model_of(&c, "wide"), LONG_CTX, ROUND);
     assert_non_null(p.s->hybrid);
     return p;
 }
