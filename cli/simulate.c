@@ -171,11 +171,10 @@ static int fill_params(struct atsi_sim_params *p)
 static int run_all(struct sim_row *rows, size_t n, struct atsi_sim_params *p)
 {
     int code = CLI_OK;
-    for (size_t i = 0; i < n && code == CLI_OK; i++) {
+    cli_exit_on_signal(true); /* one policy's rounds may take minutes; nothing was printed yet */
+    for (size_t i = 0; i < n && code == CLI_OK; i++)
         code = simulate_one(&rows[i], p);
-        if (code == CLI_OK && cli_interrupted != 0)
-            code = CLI_INTERRUPTED;
-    }
+    cli_exit_on_signal(false);
     if (code == CLI_OK && p->trace != NULL)
         code = cli_trace_write(p->trace_ctx, trace);
     if (code == CLI_OK)
