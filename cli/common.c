@@ -103,17 +103,18 @@ static void on_signal(int sig)
  * reads it, a worker too, gets this. */
 static void on_lost_page(int sig, siginfo_t *info, void *context)
 {
-    static const char words[] = "atsinfer: error: a page of a mapped file could not be read: the "
-                                "file was cut short, or its "
-                                "disk failed, while it was in use; load.mode = read would have "
-                                "read all of it at the start\n";
+    static const char words[] =
+        "atsinfer: error: a page of a mapped file could not be read: the file was cut short, or "
+        "its disk failed, while it was in use; load.mode = read would have read all of it at the "
+        "start\n";
+    ssize_t n;
     (void)context;
     if (info->si_code != BUS_ADRERR) {
         (void)signal(sig, SIG_DFL); /* the access is tried again, and ends the process */
         return;
     }
-    if (write(STDERR_FILENO, words, sizeof words - 1) < 0)
-        _exit(CLI_RUN_ERROR);
+    n = write(STDERR_FILENO, words, sizeof words - 1);
+    (void)n; /* nowhere else to say it */
     _exit(CLI_RUN_ERROR);
 }
 
